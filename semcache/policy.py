@@ -1,0 +1,130 @@
+"""Policy: every knob of the cache, checked when it is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from semcache.errors import ConfigurationError
+
+Durability = Literal["memory", "local", "replicas"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What may be served and stored, for how long, and what feedback does.
+
+    Attributes:
+        threshold: Least cosine similarity of a semantic hit, in [-1, 1], inclusive; None means the
+            calibrated default of the encoder.
+        candidates: How many neighbours are judged per lookup.
+        semantic_turns: How many user turns of a conversation may match semantically; later turns
+            match exactly only.
+        max_temperature: Requests above it bypass the cache; a missing temperature is admitted.
+        ttl: Seconds an entry lives; None means for ever.
+        ttl_jitter: Share of the ttl by which it may be shortened at random, in [0, 1).
+        extend_on_hit: Whether a hit restarts the entry's ttl.
+        max_prompt_bytes, max_response_bytes: Larger ones are not stored.
+        max_semantic_chars: Longer prompts match exactly only; None means the encoder's own limit.
+        max_unknown_share: Prompts with a larger share of unknown tokens match exactly only.
+        min_confidence: Answers below it are not stored.
+        store_tool_calls: Whether answers that call tools are stored (for exact matches).
+        store_empty: Whether empty answers are stored, with `empty_ttl`.
+        empty_ttl: Seconds an empty answer lives.
+        deadline: Seconds that all cache work of one request may take.
+        local_bound: Seconds that a local copy may be served without asking the store; 0 turns them off.
+        local_entries: How many local copies a process keeps.
+        breaker_failures: Failures in a row that open the breaker; `breaker_reset` seconds later it is tried again.
+        feedback_raters: Distinct raters against an entry that withdraw it (N).
+        feedback_window: Seconds in which they must have spoken.
+        feedback_rate: Verdicts that one principal may give per `feedback_rate_window` seconds.
+        lookup_id_ttl: Seconds for which a lookup id is accepted.
+        tombstone_ttl: Seconds for which a withdrawn entry can be listed and restored.
+        fence_ttl: Seconds for which a fence is accepted by put.
+        durability: What a withdrawal asks the store for: ``memory``, ``local`` (fsync) or ``replicas``.
+        single_flight: Whether concurrent callers with the same request share one call to the model.
+        flight_timeout: Seconds a caller waits for another's call before it makes its own.
+    """
+
+    threshold: float | None = None
+    candidates: int = 8
+    semantic_turns: int = 1
+    max_temperature: float | None = 1.0
+    ttl: float | None = 7 * 86400.0
+    ttl_jitter: float = 0.0
+    extend_on_hit: bool = False
+    max_prompt_bytes: int = 256 * 1024
+    max_response_bytes: int = 1024 * 1024
+    max_semantic_chars: int | None = None
+    max_unknown_share: float = 0.2
+    min_confidence: float = 0.0
+    store_tool_calls: bool = False
+    store_empty: bool = False
+    empty_ttl: float = 60.0
+    deadline: float = 0.25
+    local_bound: float = 1.0
+    local_entries: int = 4096
+    breaker_failures: int = 5
+    breaker_reset: float = 1.0
+    feedback_raters: int = 3
+    feedback_window: float = 3600.0
+    feedback_rate: int = 60
+    feedback_rate_window: float = 60.0
+    lookup_id_ttl: float = 7 * 86400.0
+    tombstone_ttl: float = 7 * 86400.0
+    fence_ttl: float = 3600.0
+    durability: Durability = "local"
+    single_flight: bool = True
+    flight_timeout: float = 60.0
+    kinds: Mapping[str, float | None] = field(default_factory=dict)  # kind → ttl in seconds
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None:
+            _number("threshold", self.threshold, -1.0, 1.0)
+        _number("max_temperature", self.max_temperature, 0.0, math.inf, none=True)
+        for name in (
+            "ttl",
+            "empty_ttl",
+            "deadline",
+            "local_bound",
+            "breaker_reset",
+            "feedback_window",
+            "feedback_rate_window",
+            "lookup_id_ttl",
+            "tombstone_ttl",
+            "fence_ttl",
+            "flight_timeout",
+        ):
+            _number(name, getattr(self, name), 0.0, math.inf, none=name == "ttl")
+        for kind, ttl in self.kinds.items():
+            _number(f"kinds[{kind!r}]", ttl, 0.0, math.inf, none=True)
+        for name in ("max_unknown_share", "min_confidence"):
+            _number(name, getattr(self, name), 0.0, 1.0)
+        _number("ttl_jitter", self.ttl_jitter, 0.0, 0.99)
+        for name, least in (
+            ("candidates", 1),
+            ("semantic_turns", 0),
+            ("max_prompt_bytes", 1),
+            ("max_response_bytes", 1),
+            ("local_entries", 0),
+            ("breaker_failures", 1),
+            ("feedback_raters", 1),
+            ("feedback_rate", 1),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ConfigurationError(f"Policy.{name} is {value!r}, expected an int of {least} or more")
+        if self.durability not in ("memory", "local", "replicas"):
+            raise ConfigurationError(
+                f"Policy.durability is {self.durability!r}, expected 'memory', 'local' or 'replicas'"
+            )
+
+
+def _number(name: str, value: object, least: float, most: float, *, none: bool = False) -> None:
+    if value is None and none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        expected = f"a number in [{least:g}, {most:g}]" + (" or None" if none else "")
+        raise ConfigurationError(f"Policy.{name} is {value!r}, expected {expected}")
