@@ -1,0 +1,36 @@
+"""What every test may ask for: a real server, and a namespace nobody else uses."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from semcache.stores.embedded import EmbeddedServer
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Redis-compatible server: $SEMCACHE_TEST_REDIS_URL, else an embedded one."""
+    chosen = os.environ.get("SEMCACHE_TEST_REDIS_URL")
+    if chosen is None:
+        with EmbeddedServer.open(tmp_path_factory.mktemp("redis")) as server:
+            yield server.url
+        return
+    client = redis.from_url(chosen, socket_connect_timeout=5.0)
+    try:
+        client.ping()
+    except redis.RedisError as error:
+        pytest.fail(f"SEMCACHE_TEST_REDIS_URL is set to {chosen}, which can't be reached: {error}")
+    finally:
+        client.close()
+    yield chosen
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace of this test alone, so that tests share a server without meeting."""
+    return f"test-{uuid.uuid4().hex}"
