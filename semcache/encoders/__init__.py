@@ -1,1 +1,29 @@
-"""encoders."""
+"""What turns texts into embeddings, one module per back end, and the thread that owns the encoder.
+
+Names are resolved when they are first used, so that importing this package loads no model library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semcache.encoders.bundled import BundledEncoder
+
+_HOMES = {
+    "BundledEncoder": "bundled",
+}
+
+__all__ = ["BundledEncoder"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])
