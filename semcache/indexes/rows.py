@@ -1,0 +1,208 @@
+"""What every index needs: checked rows, a compact key table, one way to rank.
+
+Nothing here holds rows, locks or a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semcache.errors import ConfigurationError
+from semcache.protocols import Neighbour
+from semcache.types import Embedding, Embeddings
+
+Times: TypeAlias = npt.NDArray[np.float64]  # (n,), seconds since the Unix epoch; inf for never
+Scored: TypeAlias = tuple[float, str]  # (minus the similarity, key): sorts as results are ranked
+
+DECIMALS = 6
+"""Similarities are rounded to this: what float32 rows are good for, so that equal rows tie wherever they lie."""
+
+NORM_TOLERANCE = 1e-3  # float16 and int8 copies of unit rows are this close
+_EXACT_TOLERANCE = 1e-6  # closer than this a row is kept bit for bit
+NEVER = math.inf
+
+
+def check_dim(dim: object) -> int:
+    """Raise unless `dim` can be the length of an embedding."""
+    if type(dim) is not int or not 1 <= dim <= 65536:
+        raise ConfigurationError(f"dim is {dim!r}, expected an int in [1, 65536]")
+    return dim
+
+
+def check_rows(
+    dim: int, keys: Sequence[str], embeddings: Embeddings, expires_at: Sequence[float | None]
+) -> tuple[Embeddings, Times]:
+    """Return the rows C-contiguous with unit norm, and their expiries; raise for rows that can't be meant."""
+    if not isinstance(embeddings, np.ndarray) or embeddings.dtype != np.float32:
+        found = getattr(embeddings, "dtype", type(embeddings).__name__)
+        raise ConfigurationError(f"embeddings are {found}, expected a float32 array")
+    if embeddings.shape != (len(keys), dim):
+        raise ConfigurationError(
+            f"embeddings have shape {embeddings.shape}, expected ({len(keys)}, {dim}): one row a key"
+        )
+    if len(expires_at) != len(keys):
+        raise ConfigurationError(f"expires_at has {len(expires_at)} values, expected {len(keys)}: one a key")
+    for key in keys:
+        if not isinstance(key, str):
+            raise ConfigurationError(f"key is {type(key).__name__}, expected str")
+    expires = np.array([_expiry(value) for value in expires_at], dtype=np.float64)
+    return _unit(np.ascontiguousarray(embeddings)), expires
+
+
+def _expiry(value: float | None) -> float:
+    if value is None:
+        return NEVER
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ConfigurationError(
+            f"expires_at holds {value!r}, expected seconds since the Unix epoch, or None for never"
+        )
+    return float(value)
+
+
+def _unit(rows: Embeddings) -> Embeddings:
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+        off = np.abs(squares - np.float32(1.0))
+    if not len(off) or off.max() <= _EXACT_TOLERANCE:  # NaN compares false
+        return rows
+    bad = ~(off <= 2 * NORM_TOLERANCE)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ConfigurationError(
+            f"row {at} of the embeddings has squared norm {float(squares[at]):g}, expected a unit vector: "
+            "a row of zeros, NaN or infinity has no neighbours; don't add it"
+        )
+    exact: Embeddings = (rows / np.sqrt(squares.astype(np.float64))[:, None]).astype(np.float32)
+    return exact
+
+
+def check_query(dim: int, embedding: Embedding, k: object) -> Embedding:
+    """Return the embedding C-contiguous with unit norm; raise for one that can't be meant."""
+    if type(k) is not int or k < 0:
+        raise ConfigurationError(f"k is {k!r}, expected an int of 0 or more")
+    if not isinstance(embedding, np.ndarray) or embedding.dtype != np.float32:
+        found = getattr(embedding, "dtype", type(embedding).__name__)
+        raise ConfigurationError(f"embedding is {found}, expected a float32 array")
+    if embedding.shape != (dim,):
+        raise ConfigurationError(f"embedding has shape {embedding.shape}, expected ({dim},)")
+    query: Embedding = _unit(np.ascontiguousarray(embedding)[None, :])[0]
+    return query
+
+
+def similarities(rows: Iterable[Embedding], query: Times) -> Times:
+    """Return the cosine of each row with the query, in float64, rounded to `DECIMALS`, in [-1, 1]."""
+    found = np.array(list(rows), dtype=np.float64) @ query
+    return np.clip(np.round(found, DECIMALS), -1.0, 1.0, out=found)
+
+
+def nearest(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.intp]:
+    """Return the positions that can be among the k best once float32 noise is taken away, unordered.
+
+    Scores below -1.5 mark rows that aren't there.
+    """
+    if len(scores) <= k:
+        return np.nonzero(scores > -1.5)[0]
+    worst = np.partition(scores, len(scores) - k)[len(scores) - k]
+    return np.nonzero(scores >= max(worst - 1e-5, -1.5))[0]
+
+
+def neighbours(found: Iterable[Scored], k: int) -> list[Neighbour]:
+    """Return the k best, in descending order of similarity, ties by key; a key counts once."""
+    best: dict[str, float] = {}
+    for minus, key in sorted(found):
+        if key not in best:
+            if len(best) == k:
+                break
+            best[key] = minus
+    return [Neighbour(key, -minus) for key, minus in best.items()]
+
+
+def grown(values: Times, least: int) -> Times:
+    """Return a copy of at least `least` places, at least half as many again as before."""
+    bigger = np.full(max(least, len(values) * 3 // 2), -np.inf)
+    bigger[: len(values)] = values
+    return bigger
+
+
+class KeyTable:
+    """Finds a key's slot in a list of keys that somebody else holds.
+
+    Open addressing with linear probing: 6 to 16 bytes a key, where a dict with its int objects takes
+    about 100. The list must still hold a key while it is removed here.
+    """
+
+    __slots__ = ("_mask", "_table", "_taken", "_used")
+
+    _EMPTY = -1
+    _GONE = -2
+
+    def __init__(self) -> None:
+        self._reset(8)
+
+    def _reset(self, size: int) -> None:
+        self._table = array("i", [self._EMPTY]) * size
+        self._mask = size - 1
+        self._used = 0  # live keys
+        self._taken = 0  # live keys and gone ones
+
+    def find(self, key: str, keys: Sequence[str | None]) -> int:
+        """Return the key's slot, -1 if it isn't there."""
+        table, mask = self._table, self._mask
+        at = hash(key) & mask
+        while (slot := table[at]) != self._EMPTY:
+            if slot >= 0 and keys[slot] == key:
+                return slot
+            at = (at + 1) & mask
+        return -1
+
+    def insert(self, key: str, slot: int, keys: Sequence[str | None]) -> None:
+        """Note the slot of a key that isn't there; `keys` must already hold it."""
+        if (self._taken + 1) * 3 > len(self._table) * 2:
+            self._rehash(keys)
+        self._place(key, slot)
+        self._used += 1
+        self._taken += 1
+
+    def _place(self, key: str, slot: int) -> None:
+        table, mask = self._table, self._mask
+        at = hash(key) & mask
+        while table[at] != self._EMPTY:
+            at = (at + 1) & mask
+        table[at] = slot
+
+    def _rehash(self, keys: Sequence[str | None]) -> None:
+        slots = [slot for slot in self._table if slot >= 0]
+        size = 8
+        while size < 3 * (len(slots) + 1):
+            size *= 2
+        self._reset(size)
+        for slot in slots:
+            key = keys[slot]
+            assert key is not None  # a live slot has a key
+            self._place(key, slot)
+        self._used = self._taken = len(slots)
+
+    def remove(self, key: str, keys: Sequence[str | None]) -> int:
+        """Forget the key; return the slot it had, -1 if it isn't there."""
+        table, mask = self._table, self._mask
+        at = hash(key) & mask
+        while (slot := table[at]) != self._EMPTY:
+            if slot >= 0 and keys[slot] == key:
+                table[at] = self._GONE
+                self._used -= 1
+                return slot
+            at = (at + 1) & mask
+        return -1
+
+    def __len__(self) -> int:
+        return self._used
+
+    def memory_bytes(self) -> int:
+        """Return what the table takes, bytes."""
+        return len(self._table) * self._table.itemsize
