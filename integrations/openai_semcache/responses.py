@@ -1,0 +1,248 @@
+"""From an OpenAI-style answer to a `semcache.types.Response`, and back to an answer for another caller. Pure.
+
+Whether an answer may be stored is the cache's rule; this module only reads what the rule needs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from openai_semcache.fields import DEFAULT_OPTIONS, ECHOED, Endpoint, Json, Options
+from semcache.types import Response
+
+FINISHED: Final = frozenset({"stop", "length", "content_filter", "tool_calls", "function_call"})
+"""Reasons to finish that we know; any other, and none at all, counts as a cut answer."""
+
+_INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_PLAIN_ITEMS: Final = frozenset({"message", "reasoning"})
+
+
+def response_of(
+    endpoint: Endpoint, body: Any, *, latency_ms: float | None = None, wants_json: bool = False
+) -> Response:
+    """Read an answer with status 200.
+
+    Args:
+        body: The answer's JSON; of a stream, what `accumulate` made of it.
+        latency_ms: What the model took.
+        wants_json: Whether the text must be JSON; if it isn't, the answer counts as an error.
+    """
+    if not isinstance(body, dict) or body.get("error"):
+        return Response("", error=True)
+    read = _read_items(body) if endpoint == "responses" else _read_choices(body)
+    if read is None:
+        return Response("", error=True)
+    if wants_json and not read.get("tool_calls") and not _is_json(read["text"]):
+        read["error"] = True
+    if _flagged(body):
+        read["finish_reason"] = "content_filter"
+    usage = body.get("usage")
+    return Response(
+        data=_blank(body), usage=usage if isinstance(usage, dict) else None, latency_ms=latency_ms, **read
+    )
+
+
+def text_is_intact(response: Response, *, wants_json: bool) -> bool:
+    """Return whether a stored answer may be replayed: it has its JSON, and the text is JSON where asked."""
+    return isinstance(response.data, Mapping) and (
+        not wants_json or response.tool_calls or _is_json(response.text)
+    )
+
+
+def for_caller(
+    endpoint: Endpoint,
+    data: Mapping[str, Any],
+    request_body: Mapping[str, Any],
+    *,
+    now: float,
+    options: Options = DEFAULT_OPTIONS,
+) -> dict[str, Json]:
+    """Return a stored answer as a new one for this caller: fresh ids and times, her own echoed fields.
+
+    Args:
+        request_body: The caller's request.
+        now: Seconds since the Unix epoch.
+    """
+    out = dict(data)
+    out["id"] = fresh_id(data.get("id"), "resp_" if endpoint == "responses" else "chatcmpl-")
+    if endpoint == "responses":
+        if isinstance(data.get("completed_at"), int | float):
+            out["completed_at"] = int(now)
+        out["created_at"] = int(now)
+        output = data.get("output")
+        if isinstance(output, list):
+            out["output"] = [_fresh_item(item) for item in output]
+    else:
+        out["created"] = int(now)
+    for name, default in ECHOED.items():
+        if name in out:
+            given = request_body.get(name)
+            out[name] = default if given is None else given
+    if options.usage == "zero" and isinstance(out.get("usage"), dict):
+        out["usage"] = _zeroed(out["usage"])
+    return out
+
+
+def fresh_id(source: Any, default: str) -> str:
+    """Return a new id with the prefix of `source`, e.g. ``chatcmpl-`` or ``resp_``."""
+    prefix = default
+    if isinstance(source, str):
+        cut = min((at for at in (source.find("-"), source.find("_")) if at > 0), default=-1)
+        if 0 < cut <= 16:
+            prefix = source[: cut + 1]
+    return prefix + uuid.uuid4().hex
+
+
+def _read_choices(body: dict[str, Json]) -> dict[str, Any] | None:
+    choices = body.get("choices")
+    if (
+        not isinstance(choices, list)
+        or not choices
+        or not all(isinstance(choice, dict) for choice in choices)
+    ):
+        return None
+    texts: list[str] = []
+    read: dict[str, Any] = {"refusal": False, "tool_calls": False, "media": False, "partial": False}
+    reasons: list[Any] = []
+    for choice in choices:
+        reasons.append(choice.get("finish_reason"))
+        message = choice.get("message")
+        if not isinstance(message, dict):
+            texts.append(choice["text"] if isinstance(choice.get("text"), str) else "")
+            continue
+        content = message.get("content")
+        texts.append(content if isinstance(content, str) else _text_of_parts(content, read))
+        read["refusal"] = read["refusal"] or bool(message.get("refusal"))
+        read["tool_calls"] = read["tool_calls"] or bool(
+            message.get("tool_calls") or message.get("function_call")
+        )
+        read["media"] = read["media"] or bool(message.get("audio") or message.get("images"))
+        if _filtered(choice):
+            reasons.append("content_filter")
+    read["text"] = texts[0] if all(text.strip() for text in texts) else ""
+    read["finish_reason"] = _worst(reasons)
+    read["partial"] = any(reason not in FINISHED for reason in reasons)
+    read["confidence"] = _confidence(choices[0])
+    return read
+
+
+def _worst(reasons: list[Any]) -> str | None:
+    for reason in ("content_filter", "length", "tool_calls", "function_call"):
+        if reason in reasons:
+            return reason
+    return reasons[0] if isinstance(reasons[0], str) else None
+
+
+def _text_of_parts(content: Any, read: dict[str, Any]) -> str:
+    if not isinstance(content, list):
+        return ""
+    texts = []
+    for part in content:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        else:
+            read["media"] = True
+    return "".join(texts)
+
+
+def _read_items(body: dict[str, Json]) -> dict[str, Any] | None:
+    output = body.get("output")
+    if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
+        return None
+    read: dict[str, Any] = {"refusal": False, "tool_calls": False, "media": False}
+    texts: list[str] = []
+    for item in output:
+        kind = item.get("type")
+        if kind == "message":
+            for part in item.get("content") or []:
+                part_kind = part.get("type") if isinstance(part, dict) else None
+                if part_kind == "output_text":
+                    texts.append(str(part.get("text") or ""))
+                elif part_kind == "refusal":
+                    read["refusal"] = True
+                else:
+                    read["media"] = True
+        elif kind == "image_generation_call":
+            read["media"] = True
+        elif kind not in _PLAIN_ITEMS:
+            read["tool_calls"] = True
+    status, details = body.get("status"), body.get("incomplete_details")
+    statuses = [item["status"] for item in output if item.get("status") is not None]
+    read["text"] = "".join(texts)
+    read["partial"] = status != "completed" or any(value != "completed" for value in statuses)
+    read["finish_reason"] = "stop" if status == "completed" else None
+    if isinstance(details, dict):
+        read["finish_reason"] = _INCOMPLETE.get(str(details.get("reason")), "length")
+    if read["finish_reason"] in ("length", "content_filter"):
+        read["partial"] = False  # the better-known reason says it
+    return read
+
+
+def _filtered(choice: dict[str, Json]) -> bool:
+    results = choice.get("content_filter_results")
+    return isinstance(results, dict) and any(
+        isinstance(result, dict) and result.get("filtered") is True for result in results.values()
+    )
+
+
+def _flagged(body: dict[str, Json]) -> bool:
+    """Return whether a moderation result in the answer flags the request or the answer."""
+    stack = [body.get("moderation")]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            if node.get("flagged") is True:
+                return True
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node
+    return False
+
+
+def _confidence(choice: dict[str, Json]) -> float | None:
+    """Return the geometric mean of the tokens' probabilities, None without log-probabilities."""
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, dict):
+        return None
+    tokens = logprobs.get("content")
+    values = (
+        [token.get("logprob") for token in tokens if isinstance(token, dict)]
+        if isinstance(tokens, list)
+        else logprobs.get("token_logprobs")
+    )
+    numbers = [value for value in values or [] if isinstance(value, int | float) and value <= 0.0]
+    return math.exp(max(-700.0, sum(numbers) / len(numbers))) if numbers else None
+
+
+def _blank(body: dict[str, Json]) -> dict[str, Json]:
+    """Return the answer without what belongs to this caller alone."""
+    return {name: ECHOED.get(name, value) for name, value in body.items()}
+
+
+def _fresh_item(item: Any) -> Any:
+    # other items' ids are kept: a reasoning item's belongs to its encrypted content
+    if isinstance(item, dict) and item.get("type") == "message":
+        return {**item, "id": fresh_id(item.get("id"), "msg_")}
+    return item
+
+
+def _zeroed(usage: dict[str, Json]) -> dict[str, Json]:
+    out: dict[str, Json] = {}
+    for name, value in usage.items():
+        if isinstance(value, dict):
+            out[name] = _zeroed(value)
+        else:
+            out[name] = 0 if isinstance(value, int | float) and not isinstance(value, bool) else value
+    return out
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
