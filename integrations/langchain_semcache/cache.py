@@ -19,13 +19,14 @@ from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
 from langchain_core.outputs import Generation
 
 from langchain_semcache.bridges import AsyncCache, LoopedCache, SyncCache, ThreadedCache
-from langchain_semcache.generations import annotate, from_response, to_response
+from langchain_semcache.generations import UNSTORABLE, annotate, from_response, to_response
 from langchain_semcache.llm_string import LlmSettings, parse_llm_string
 from langchain_semcache.pending import Pending, PendingLookups
 from langchain_semcache.prompts import parse_prompt
 from langchain_semcache.requests import SplitPrompt, make_request, schemas_by_repr
 from langchain_semcache.sources import Source, read
 from semcache.errors import ConfigurationError, SemcacheError
+from semcache.reasons import FAILURES, STORE_OUTCOMES
 from semcache.types import CacheRequest, Decision, Hit, Miss, Response, Stored
 
 logger = logging.getLogger(__name__)
@@ -230,12 +231,14 @@ class SemcacheCache(BaseCache):
         asked = self._ask(prompt, llm_string)
         if asked is None:
             return None
-        pending = self._pending.take(asked.key) or Pending(None, "no_lookup", None)
-        latency = None if pending.started is None else (time.monotonic() - pending.started) * 1000.0
-        response = to_response(generations, latency_ms=latency)
-        if response is None:
-            self._note(generations, pending, Stored("unserialisable"))
+        pending = self._pending.take(asked.key) or Pending(None, "no_candidate", None)
+        if pending.fence is None and pending.reason in FAILURES:
+            # Without the time of its lookup, an answer could outlive an invalidation that came since.
+            outcome = pending.reason if pending.reason in STORE_OUTCOMES else "store_unavailable"
+            self._note(generations, pending, Stored(outcome))
             return None
+        latency = None if pending.started is None else (time.monotonic() - pending.started) * 1000.0
+        response = to_response(generations, latency_ms=latency) or UNSTORABLE
         return _New(asked.request, response, pending)
 
     def _note(self, generations: Sequence[Generation], pending: Pending, stored: Stored) -> None:

@@ -1,29 +1,24 @@
 """Generations of LangChain ⇄ the response that the cache stores.
 
-Each generation is dumped by itself, as data, and only if reading it back gives an equal one. Reading
-allows the six generation and AI message classes and nothing else, never looks into the environment,
-and gives every message a new id, since reducers take two messages with one id for one message.
+Translates what decides about storing (how an answer ended, refusals, tool calls, media, usage) into the
+cache's words; how objects become data is `payload`'s.
 """
 
 from __future__ import annotations
 
 import json
-import uuid
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from langchain_core.load import dumps, load
-from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, GenerationChunk
-from pydantic import BaseModel, ValidationError
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, Generation
 
+from langchain_semcache.payload import dump, fresh_id, renew, revive
 from langchain_semcache.prompts import MEDIA_BLOCKS
 from semcache.types import JsonValue, Response
 
 FORMAT: Final = "langchain/1"
-CLASSES: Final = (Generation, GenerationChunk, ChatGeneration, ChatGenerationChunk, AIMessage, AIMessageChunk)
-"""All that a stored payload may be made of."""
-
 FINISH_REASONS: Final = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -49,15 +44,10 @@ FINISH_REASONS: Final = {
 
 _FINISH_FIELDS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _PARTIAL_STATES: Final = frozenset({"incomplete", "in_progress", "queued", "cancelled", "failed"})
-_SERVER_ID: Final = "resp_"
 _WORST_FIRST: Final = ("content_filter", "length", "tool_calls")
 
-# what `load` raises on a payload that isn't ours: unknown class or namespace, a kwarg that a class
-# refuses, a missing module or name, an object without serialisation
-_UNLOADABLE: Final = (
-    ValueError, TypeError, KeyError, AttributeError, ImportError, NotImplementedError, RecursionError,
-    IndexError,
-)  # fmt: skip
+UNSTORABLE: Final = Response("(unserialisable)", data=math.nan)
+"""Stands for an answer that can't be written as data: a put of it says ``unserialisable``."""
 
 
 def to_response(generations: Sequence[Generation], *, latency_ms: float | None = None) -> Response | None:
@@ -66,15 +56,22 @@ def to_response(generations: Sequence[Generation], *, latency_ms: float | None =
         return None
     dumped: list[JsonValue] = []
     for generation in generations:
-        data = _dump(generation)
+        data = dump(generation)
         if data is None:
             return None
         dumped.append(data)
+    return describe(generations, data={"format": FORMAT, "generations": dumped}, latency_ms=latency_ms)
+
+
+def describe(
+    generations: Sequence[Generation], *, data: JsonValue, latency_ms: float | None = None
+) -> Response:
+    """Return a response that says of the generations what decides about storing them."""
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
     ends = [_finish_reason(generation) for generation in generations]
     return Response(
         generations[0].text,
-        data={"format": FORMAT, "generations": dumped},
+        data=data,
         finish_reason=next((reason for reason in _WORST_FIRST if reason in ends), ends[0]),
         refusal=any(_refused(message) for message in messages) or "refusal" in ends,
         partial=any(_is_partial(message) for message in messages),
@@ -103,13 +100,12 @@ def from_response(response: Response, *, chat: bool) -> list[Generation] | None:
     if not isinstance(items, Sequence) or isinstance(items, str) or not items:
         return None
     generations: list[Generation] = []
-    for number, item in enumerate(items):
-        generation = _load(item)
-        if generation is None:
+    for item in items:
+        generation = revive(item)
+        if not isinstance(generation, Generation):
             return None
-        if isinstance(generation, ChatGeneration):
-            _renew(generation, number)
         generations.append(generation)
+    renew([generation.message for generation in generations if isinstance(generation, ChatGeneration)])
     return generations
 
 
@@ -121,11 +117,6 @@ def annotate(generations: Sequence[Generation], note: Mapping[str, Any]) -> None
             message.response_metadata = {**message.response_metadata, "semcache": dict(note)}
 
 
-def fresh_id(number: int = 0) -> str:
-    """Return a message id in LangChain's form that no other message has."""
-    return f"lc_run--{uuid.uuid4()}-{number}"
-
-
 def calls_tools(message: object) -> bool:
     """Return whether a message asks for tools to be run."""
     if not isinstance(message, AIMessage):
@@ -133,56 +124,6 @@ def calls_tools(message: object) -> bool:
     return bool(
         message.tool_calls or message.invalid_tool_calls or message.additional_kwargs.get("function_call")
     )
-
-
-def _dump(generation: Generation) -> JsonValue:
-    plain = _plain(generation)
-    if type(plain) not in CLASSES:
-        return None
-    try:
-        text = dumps(plain)
-        data: JsonValue = json.loads(text)
-        json.dumps(data, ensure_ascii=False).encode()  # a lone surrogate can't be stored
-    except (ValueError, TypeError, RecursionError):
-        return None
-    return data if _load(data) == plain else None
-
-
-def _plain(generation: Generation) -> Generation:
-    """Return a copy without the message's id, and with a parsed answer as data."""
-    if not isinstance(generation, ChatGeneration):
-        return generation
-    extras = generation.message.additional_kwargs
-    parsed = extras.get("parsed")
-    if isinstance(parsed, BaseModel):
-        extras = {**extras, "parsed": parsed.model_dump(mode="json")}
-    metadata = {
-        key: value for key, value in generation.message.response_metadata.items() if key != "semcache"
-    }
-    message = generation.message.model_copy(
-        update={"id": None, "additional_kwargs": extras, "response_metadata": metadata}
-    )
-    return generation.model_copy(update={"message": message})
-
-
-def _load(data: object) -> Generation | None:
-    try:
-        generation = load(data, allowed_objects=CLASSES, secrets_from_env=False)
-    except (*_UNLOADABLE, ValidationError):
-        return None
-    if not isinstance(generation, Generation):
-        return None
-    if isinstance(generation, ChatGeneration) and not isinstance(generation.message, AIMessage):
-        return None
-    return generation
-
-
-def _renew(generation: ChatGeneration, number: int) -> None:
-    message = generation.message
-    message.id = fresh_id(number)
-    if str(message.response_metadata.get("id", "")).startswith(_SERVER_ID):
-        # the name of somebody's record at the provider: the next call must not be chained to it
-        del message.response_metadata["id"]
 
 
 def _finish_reason(generation: Generation) -> str | None:

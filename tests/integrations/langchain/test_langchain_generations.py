@@ -53,7 +53,10 @@ def through(*generations: Generation) -> list[Generation]:
 def without_id(generation: Generation) -> Any:
     data = dumpd(generation)
     if isinstance(generation, ChatGeneration):
-        data["kwargs"]["message"]["kwargs"].pop("id", None)
+        fields = data["kwargs"]["message"]["kwargs"]
+        fields.pop("id", None)
+        for call in fields.get("tool_calls", ()):
+            call.pop("id")
     return data
 
 
@@ -105,6 +108,32 @@ def test_each_reading_gives_fresh_copies_with_fresh_ids() -> None:
     one.message.response_metadata["b"] = 3
     assert two.message.additional_kwargs == {"a": [1]}
     assert response.data == before
+
+
+def test_tool_calls_get_fresh_ids_wherever_they_are_named() -> None:
+    generation = chat(
+        content=[
+            {"type": "tool_use", "id": "c1", "name": "f", "input": {}},
+            {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        ],
+        tool_calls=[{"name": "f", "args": {}, "id": "c1"}],
+        additional_kwargs={"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f"}}]},
+    )
+    names = set()
+    for _ in range(2):
+        [found] = through(generation)
+        assert isinstance(found, ChatGeneration)
+        message = found.message
+        assert isinstance(message, AIMessage)
+        assert isinstance(message.content, list)
+        block, item = message.content
+        assert isinstance(block, dict)
+        assert isinstance(item, dict)
+        [call], [raw] = message.tool_calls, message.additional_kwargs["tool_calls"]
+        assert call["id"] == raw["id"] == block["id"] == item["call_id"] != "c1"
+        names.add(call["id"])
+
+    assert len(names) == 2
 
 
 def test_storing_changes_nothing_of_the_callers() -> None:
