@@ -11,10 +11,11 @@ import importlib.metadata
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 CHOICES = ("torch==2.13.0", "torch")
+Pip = Callable[..., "subprocess.CompletedProcess[str]"]
 _HELP = """\
 Every torch that the configured package index offers for this machine brings CUDA:
 {found}
@@ -37,10 +38,15 @@ def cuda_of(report: dict[str, Any]) -> list[str]:
     return sorted(name for name in names if is_cuda(name))
 
 
-def plan(requirement: str) -> dict[str, Any] | str:
+def run_pip(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the pip of this environment."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def plan(requirement: str, pip: Pip) -> dict[str, Any] | str:
     """Return pip's report of what it would install, or its complaint."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--report", "-", requirement]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = pip("install", "--quiet", "--dry-run", "--report", "-", requirement)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return lines[-1] if lines else f"pip ended with {done.returncode}"
@@ -55,25 +61,31 @@ def installed() -> str | None:
     return None if any(is_cuda(name) for name, _ in names) else version
 
 
-def main(choices: Iterable[str] = CHOICES) -> int:
-    version = installed()
+def main(pip: Pip = run_pip, *, version: str | None = None) -> int:
+    """Install torch unless a `version` of it is there.
+
+    Returns:
+        What the process exits with: 0 if there is a torch without CUDA now.
+    """
     if version is not None:
         print(f"torch {version} is installed already")
         return 0
     found = []
-    for requirement in choices:
-        report = plan(requirement)
+    for requirement in CHOICES:
+        report = plan(requirement, pip)
         if isinstance(report, str):
             found.append(f"  {requirement}: {report}")
             continue
         cuda = cuda_of(report)
         if not cuda:
             print(f"installing {requirement} (CPU)")
-            return subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", requirement]).returncode
+            done = pip("install", "--quiet", requirement)
+            print(done.stderr, end="", file=sys.stderr)
+            return done.returncode
         found.append(f"  {requirement}: {len(cuda)} packages, {', '.join(cuda[:3])} …")
     print(_HELP.format(found="\n".join(found)), file=sys.stderr)
     return 1
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(version=installed()))

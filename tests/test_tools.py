@@ -1,0 +1,76 @@
+"""The scripts of the repository that decide something."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parent.parent / "tools"
+
+
+def _tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+torch_tool = _tool("install_cpu_torch")
+
+
+class _Pip:
+    """Answers as pip would, and notes what it was asked to install."""
+
+    def __init__(self, resolved: dict[str, list[str]]) -> None:
+        self.resolved = resolved
+        self.installed: list[str] = []
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        requirement = arguments[-1]
+        if "--dry-run" not in arguments:
+            self.installed.append(requirement)
+            return subprocess.CompletedProcess(arguments, 0, "", "")
+        if requirement not in self.resolved:
+            return subprocess.CompletedProcess(
+                arguments, 1, "", f"ERROR: No matching distribution for {requirement}\n"
+            )
+        items = [{"metadata": {"name": name}} for name in self.resolved[requirement]]
+        return subprocess.CompletedProcess(arguments, 0, json.dumps({"install": items}), "")
+
+
+def test_a_torch_without_cuda_is_installed() -> None:
+    pip = _Pip({"torch==2.13.0": ["torch", "filelock"]})
+
+    assert torch_tool.main(pip) == 0
+    assert pip.installed == ["torch==2.13.0"]
+
+
+def test_a_torch_with_cuda_is_refused_with_a_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    pip = _Pip({"torch==2.13.0": ["torch", "nvidia_cublas", "triton"], "torch": ["torch", "triton"]})
+
+    assert torch_tool.main(pip) == 1
+    assert pip.installed == []
+    said = capsys.readouterr().err
+    assert "nvidia_cublas, triton" in said
+    assert "PyTorch's CPU wheels" in said
+
+
+def test_the_unpinned_torch_is_tried_where_the_pinned_one_is_missing() -> None:
+    pip = _Pip({"torch": ["torch"]})
+
+    assert torch_tool.main(pip) == 0
+    assert pip.installed == ["torch"]
+
+
+def test_a_torch_that_is_there_is_left_alone() -> None:
+    pip = _Pip({})
+
+    assert torch_tool.main(pip, version="2.13.0+cpu") == 0
+    assert pip.installed == []
