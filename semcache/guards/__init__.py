@@ -1,1 +1,38 @@
-"""guards."""
+"""Typed guards: pure rules that object to serving one prompt's answer for another prompt.
+
+`GUARDS` lists them in the order in which they are asked, cheap and precise ones first. Each takes a
+`Comparison` and says ``pass``, ``refuse`` or ``not_applicable``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semcache.guards import polarity, quantities, roles, wording
+from semcache.guards.analysis import Analysis, analyse
+from semcache.guards.comparison import Comparison, compare
+from semcache.guards.normal import normal_form
+from semcache.guards.verdict import Guard, Verdict
+
+GUARDS: Final[tuple[tuple[str, Guard], ...]] = (
+    ("language", wording.language),
+    ("number", quantities.number),
+    ("date", quantities.date),
+    ("time", quantities.time),
+    ("unit", quantities.unit),
+    ("currency", quantities.currency),
+    ("code", quantities.code),
+    ("place", quantities.place),
+    ("antonym", polarity.antonym),
+    ("negation", polarity.negation),
+    ("name", wording.name),
+    ("quote", wording.quote),
+    ("substitution", wording.substitution),
+    ("direction", roles.direction),
+    ("order", roles.order),
+    ("subject", roles.subject),
+    ("qualifier", wording.qualifier),
+    ("question", wording.question),
+)
+
+__all__ = ["GUARDS", "Analysis", "Comparison", "Guard", "Verdict", "analyse", "compare", "normal_form"]

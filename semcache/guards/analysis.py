@@ -1,0 +1,305 @@
+"""What the guards need to know about one text, worked out once per text.
+
+Knows: the class of each token, its key for comparison, and how much it tells. Leaves to others: the
+comparison of two texts (`comparison`) and what follows from it (the guards).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from semcache.guards import chinese as zh
+from semcache.guards import english as en
+from semcache.guards import lexicon
+from semcache.guards.normal import Token, clean, strip_shells, tokenize
+
+CACHE_SIZE: Final = 20_000
+
+# classes of tokens; those in TYPED refuse when both sides have one the other lacks
+FUNCTION, CARRIER, CONTENT, NAME, PLACE = "function", "carrier", "content", "name", "place"
+NUMBER, ORDINAL, YEAR, UNIT, CURRENCY, TIME, DAY_PART, DATE, CODE, SYMBOL, QUESTION = (
+    "number", "ordinal", "year", "unit", "currency", "time", "day_part", "date", "code", "symbol", "question",
+)  # fmt: skip
+TYPED: Final = {
+    NUMBER: "number",
+    ORDINAL: "number",
+    YEAR: "date",
+    UNIT: "unit",
+    CURRENCY: "currency",
+    TIME: "time",
+    DAY_PART: "time",
+    DATE: "date",
+    CODE: "code",
+    PLACE: "place",
+}
+_WEIGHT: Final = {
+    FUNCTION: 0.0, CARRIER: 0.1, QUESTION: 0.0, NUMBER: 0.9, ORDINAL: 0.7, YEAR: 0.8, UNIT: 0.6, CURRENCY: 0.7,
+    TIME: 0.8, DAY_PART: 0.6, DATE: 0.7, CODE: 1.0, SYMBOL: 0.1, PLACE: 1.0, NAME: 1.0,
+}  # fmt: skip
+_HAN: Final = re.compile(r"[\u3400-\u9fff]")
+_KANA: Final = re.compile(r"[\u3040-\u30ff]")
+_HANGUL: Final = re.compile(r"[\uac00-\ud7af]")
+_SENTENCE_END: Final = re.compile(r"[.!?。！？:]\s*$")
+_QUOTED: Final = re.compile(r"\"\"?([^\"]{2,80}?)\"\"?|(?<!\w)'([^']{3,80}?)'(?!\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One text as the guards see it. All sequences run in parallel, in reading order.
+
+    Attributes:
+        text: As written.
+        normal: Normal form; equal ones are the same prompt.
+        language: ``en``, ``zh``, ``ja``, ``ko``, another ISO 639-1 code, or ``und``.
+        family: Which threshold applies: ``en``, ``cjk`` or ``other``.
+        keys: Per token what is compared: base form, canonical word, value.
+        words: Per token its normal text.
+        classes: Per token its class.
+        weights: Per token how much it tells, in [0, 1].
+        total: Sum of the weights.
+        negations: How often the text negates.
+        capitals: Keys of words capitalised inside a sentence, where case tells anything.
+        quotes: Quoted spans, lower case.
+        question: First question word, ``yesno``, or empty.
+    """
+
+    text: str
+    normal: str
+    language: str
+    family: str
+    keys: tuple[str, ...]
+    words: tuple[str, ...]
+    classes: tuple[str, ...]
+    weights: tuple[float, ...]
+    total: float
+    negations: int
+    capitals: frozenset[str]
+    quotes: frozenset[str]
+    question: str
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def analyse(text: str) -> Analysis:
+    """Analyse a text; the last 20,000 distinct ones are remembered."""
+    plain = strip_shells(clean(text))
+    tokens = tokenize(plain)
+    language = _language(plain, tokens)
+    chinese = language == "zh"
+    tokens = tokens if chinese else _join_places(tokens)
+    capitals = frozenset() if chinese or plain.islower() else _capitals(plain)
+    classify: Callable[[Token, str], tuple[str, str]] = _classify_han if chinese else _classify
+    keys: list[str] = []
+    classes: list[str] = []
+    weights: list[float] = []
+    before = ""
+    for token in tokens:
+        key, kind = classify(token, before)
+        if kind in (CONTENT, CARRIER) and key in capitals:
+            kind = NAME
+        keys.append(key)
+        classes.append(kind)
+        weight = _WEIGHT.get(kind)
+        weights.append(_content_weight(key, token) if weight is None else weight)
+        before = token.text
+    return Analysis(
+        text=text,
+        normal=" ".join(token.text for token in tokens),
+        language=language,
+        family="cjk" if language in ("zh", "ja", "ko") else "en" if language == "en" else "other",
+        keys=tuple(keys),
+        words=tuple(token.text for token in tokens),
+        classes=tuple(classes),
+        weights=tuple(weights),
+        total=sum(weights),
+        negations=_zh_negations(plain) if chinese else sum(token.text in en.NEGATIONS for token in tokens),
+        capitals=capitals,
+        quotes=frozenset((a or b).strip().lower() for a, b in _QUOTED.findall(plain))
+        if '"' in plain or "'" in plain
+        else frozenset(),
+        question=_zh_question(tokens) if chinese else _question(tokens),
+    )
+
+
+def _content_weight(key: str, token: Token) -> float:
+    if token.kind == "h":
+        return 0.25 + 0.75 * lexicon.chinese_rarity(token.text)
+    return 0.3 + 0.7 * lexicon.rarity(key) if key.isascii() else 0.8
+
+
+def _language(text: str, tokens: list[Token]) -> str:
+    if not text.isascii():
+        if _KANA.search(text):
+            return "ja"
+        if len(_HANGUL.findall(text)) >= 2:
+            return "ko"
+        if _HAN.search(text):
+            return "zh"
+    words = [t.text for t in tokens if t.kind == "w"]
+    if not words:
+        return "und"
+    if any(ord(c) > 0x36F for w in words for c in w[:1]):
+        return {0x04: "ru", 0x06: "ar", 0x05: "he", 0x0E: "th", 0x09: "hi", 0x03: "el"}.get(
+            ord(words[0][0]) >> 8, "und"
+        )
+    counts = {code: sum(w in stop for w in words) for code, stop in en.LATIN_STOP_WORDS.items()}
+    best = max(counts, key=lambda code: counts[code])  # the first listed, English, wins ties
+    if counts[best] == counts["en"]:
+        known = sum(bool(lexicon.part_of_speech(lexicon.lemma(w))) or w in en.FUNCTION for w in words)
+        return "en" if counts["en"] or 2 * known >= len(words) or text.isascii() else "und"
+    return best
+
+
+def _join_places(tokens: list[Token]) -> list[Token]:
+    """Join names of places that have several words: `new york` becomes one token."""
+    out: list[Token] = []
+    i, size = 0, len(tokens)
+    while i < size:
+        token = tokens[i]
+        if token.kind == "w" and token.text not in en.FUNCTION and i + 1 < size and tokens[i + 1].kind == "w":
+            for width in (3, 2):
+                name = " ".join(t.text for t in tokens[i : i + width])
+                if i + width <= size and lexicon.is_place(name):
+                    out.append(Token(name, "p", token.raw))
+                    i += width
+                    break
+            else:
+                out.append(token)
+                i += 1
+            continue
+        out.append(token)
+        i += 1
+    return out
+
+
+def _capitals(text: str) -> frozenset[str]:
+    """Return words capitalised inside a sentence; none if most words are (titles, shouting)."""
+    found: set[str] = set()
+    upper = words = 0
+    if text.isupper():
+        return frozenset()
+    for match in re.finditer(r"[^\W\d_][\w'&.-]*", text):
+        word = match[0].rstrip("'.")
+        if len(word) < 2:
+            continue
+        if not match.start() or _SENTENCE_END.search(text[max(0, match.start() - 3) : match.start()]):
+            continue
+        words += 1
+        if word[0].isupper():
+            upper += 1
+            lower = word.lower().removesuffix("'s")
+            if lower not in en.FUNCTION:
+                found |= {lower, lexicon.lemma(lower)}
+    return frozenset(found) if words < 5 or upper <= 0.75 * words else frozenset()
+
+
+def _classify(token: Token, before: str) -> tuple[str, str]:
+    kind, word = token.kind, token.text
+    if kind == "w":
+        if word in en.DAYS or (word in en.WEEKDAYS and word not in ("sun", "mon", "sat")):
+            return en.DAYS.get(word) or en.WEEKDAYS[word], DATE
+        if (word in en.MONTHS and word not in ("may", "march", "mar", "jan")) or (
+            word in en.MONTHS
+            and (
+                token.raw[:1].isupper()
+                or before in ("in", "of", "next", "last", "this", "since", "by", "until")
+            )
+        ):
+            return en.MONTHS[word], DATE
+        if word in en.QUESTION:
+            return en.QUESTION[word], QUESTION
+        if word in en.FUNCTION:
+            if token.raw == "US" and before in ("the", "in", "from", "to", "us", "for", "of"):
+                return word, PLACE
+            return word, CARRIER if word in en.CARRIERS else FUNCTION
+        if word in en.DAY_PARTS:
+            return en.DAY_PARTS[word], DAY_PART
+        if word in en.CURRENCIES and len(word) > 2:
+            return en.CURRENCIES[word], CURRENCY
+        if (
+            word in en.UNITS
+            and len(word) > 2
+            and word
+            not in ("second", "point", "points", "star", "stars", "foot", "feet", "yard", "cup", "bit")
+        ):
+            return en.UNITS[word], UNIT
+        if word in en.FREQUENCIES:
+            return en.FREQUENCIES[word], UNIT
+        if lexicon.is_place(word):
+            return word, PLACE
+        base = lexicon.lemma(word)
+        return base, CARRIER if base in en.CARRIERS else CONTENT
+    return word, _BY_KIND[kind] if kind != "n" else _number_class(token)
+
+
+_BY_KIND: Final = {
+    "o": ORDINAL, "u": UNIT, "m": CURRENCY, "t": TIME, "d": DATE, "s": SYMBOL, "c": CODE, "x": CONTENT, "p": PLACE, "h": CONTENT,
+}  # fmt: skip
+
+
+def _number_class(token: Token) -> str:
+    value = token.value
+    return (
+        YEAR
+        if value is not None and 1900 <= value < 2100 and len(token.raw) == 4 and token.text.isdigit()
+        else NUMBER
+    )
+
+
+def _classify_han(token: Token, before: str) -> tuple[str, str]:
+    if token.kind != "h":
+        key, kind = _classify(token, before)
+        return (zh.CANONICAL.get(key, key), kind) if kind != CONTENT else (key, kind)
+    word = token.text
+    if word in zh.WHEN:
+        return zh.WHEN[word], DATE
+    if word in zh.DAY_PARTS:
+        return zh.DAY_PARTS[word], DAY_PART
+    if word in zh.CURRENCY_WORDS:
+        return zh.CURRENCY_WORDS[word], CURRENCY
+    if len(word) > 1 and lexicon.is_place(word):
+        return word, PLACE
+    key = zh.CANONICAL.get(word, word)
+    if word in ("小时", "分钟", "星期", "年", "月", "天", "周", "秒"):
+        return key, UNIT
+    return key, FUNCTION if key in zh.FUNCTION or word in zh.FUNCTION else CONTENT
+
+
+def _question(tokens: list[Token]) -> str:
+    for token in tokens:
+        if token.text in en.QUESTION:
+            return en.QUESTION[token.text]
+    return "yesno" if tokens and tokens[0].text in en.YES_NO_OPENERS else ""
+
+
+_ZH_QUESTIONS: Final = {
+    "怎么": "how",
+    "为什么": "why",
+    "哪里": "where",
+    "什么时候": "when",
+    "多少": "number",
+    "谁": "who",
+    "什么": "what",
+}
+
+
+def _zh_question(tokens: list[Token]) -> str:
+    for token in tokens:
+        found = _ZH_QUESTIONS.get(zh.CANONICAL.get(token.text, token.text))
+        if found is not None:
+            return found
+    return "yesno" if tokens and tokens[-1].text in ("吗", "么", "不", "没") else ""
+
+
+_ZH_NEGATION: Final = re.compile(rf"(?:{zh.NOT_NEGATION})|(?P<no>不|没|别|无|未|勿|非|莫)")
+
+
+def _zh_negations(text: str) -> int:
+    body = text.rstrip(" ?？!！。.~")
+    count = sum(found.lastgroup == "no" for found in _ZH_NEGATION.finditer(body))
+    return count - (
+        body.endswith(("不", "没", "没有", "不呢", "不啊")) and count > 0
+    )  # …好不? asks, doesn't negate

@@ -1,0 +1,112 @@
+"""What the matchers promise, whatever the rules are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semcache.errors import ConfigurationError
+from semcache.protocols import Matcher
+from semcache.reasons import MISS_REASONS
+from semcache.verify import CalibratedMatcher, Calibration, ThresholdMatcher, calibration_for
+
+USE = CalibratedMatcher(calibration_for("use-multilingual-3"))
+MATCHERS = [USE, CalibratedMatcher(calibration_for("nobody-tuned-this")), ThresholdMatcher(0.9)]
+VOCABULARY = (
+    "how do i reset my password before after 5 five 10 % dollars kg from paris to london not never good bad"
+    ' what is the C++ C# v1.2 monday 今天 怎么 还款 花呗 不 3个月 昨天 ( ) == `x` "quoted" John the'
+)
+WORDS = st.sampled_from(VOCABULARY.split())
+TEXTS = st.one_of(st.lists(WORDS, max_size=12).map(" ".join), st.text(max_size=60))
+
+
+def matcher_name(matcher: Matcher) -> str:
+    return type(matcher).__name__ + ("" if matcher is not MATCHERS[1] else "-uncalibrated")
+
+
+@pytest.mark.parametrize("matcher", MATCHERS, ids=matcher_name)
+@settings(max_examples=150, deadline=None)
+@given(a=TEXTS, b=TEXTS, similarity=st.floats(-1, 1), low=st.floats(-1, 1), high=st.floats(-1, 1))
+def test_raising_the_threshold_never_turns_a_refusal_into_a_hit(
+    matcher: Matcher, a: str, b: str, similarity: float, low: float, high: float
+) -> None:
+    low, high = min(low, high), max(low, high)
+    loose = matcher.judge(a, b, similarity, threshold=low)
+    tight = matcher.judge(a, b, similarity, threshold=high)
+
+    assert not (loose.reason is not None and tight.reason is None)
+
+
+@pytest.mark.parametrize("matcher", MATCHERS, ids=matcher_name)
+@settings(max_examples=200, deadline=None)
+@given(a=TEXTS, b=TEXTS, similarity=st.floats(-1, 1))
+def test_a_judgement_is_symmetric_deterministic_and_has_a_known_reason(
+    matcher: Matcher, a: str, b: str, similarity: float
+) -> None:
+    there, back = matcher.judge(a, b, similarity), matcher.judge(b, a, similarity)
+
+    assert (there.reason is None) == (back.reason is None)
+    assert there == matcher.judge(a, b, similarity)
+    assert there.reason is None or there.reason in MISS_REASONS
+
+
+@settings(max_examples=200, deadline=None)
+@given(a=TEXTS, similarity=st.floats(-1, 1))
+def test_a_text_always_matches_itself(a: str, similarity: float) -> None:
+    assert USE.judge(a, a, similarity).reason is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(a=TEXTS, b=TEXTS, similarity=st.floats(-1, 1))
+def test_explaining_never_changes_the_decision(a: str, b: str, similarity: float) -> None:
+    assert USE.judge(a, b, similarity).reason == USE.judge(a, b, similarity, explain=True).reason
+
+
+def test_a_similarity_that_is_not_a_number_is_refused() -> None:
+    for matcher in MATCHERS:
+        assert matcher.judge("how do I reset it", "how can I reset it", math.nan).reason == "below_threshold"
+
+
+def test_an_equal_normal_form_is_served_without_regard_to_the_cosine() -> None:
+    assert USE.judge("Hi, what's 5,000 in euros?", "what is 5000 in euros", -0.3).reason is None
+
+
+def test_an_answer_in_another_language_is_refused() -> None:
+    same = "How do I reset my password?"
+
+    assert USE.judge(same, same, 1.0, answer_language="zh-CN").reason == "guard:language"
+    assert USE.judge(same, same, 1.0, answer_language="en-GB").reason is None
+
+
+def test_explain_reports_every_rule_even_after_a_refusal() -> None:
+    said = USE.judge("book a table for 4 people", "book a table for 6 people", 0.97, explain=True)
+
+    rules = {finding.rule for finding in said.findings}
+    assert said.reason == "guard:number"
+    assert {"threshold", "number", "negation", "direction", "probability"} <= rules
+
+
+def test_an_unknown_encoder_starts_strict_and_says_so() -> None:
+    calibration = calibration_for("my-own-encoder-1")
+
+    assert not calibration.calibrated
+    assert "semcache tune" in calibration.note
+    assert all(family.threshold >= 0.95 for family in calibration.families.values())
+
+
+def test_a_calibration_survives_its_json() -> None:
+    calibration = calibration_for("use-multilingual-3-anything")
+
+    assert calibration.calibrated
+    assert Calibration.from_json(calibration.to_json()) == calibration
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": 1}', '{"version": 99, "fingerprint": "x", "families": {}}']
+)
+def test_a_file_that_is_no_calibration_is_refused_with_a_reason(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        Calibration.from_json(text)
