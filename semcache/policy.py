@@ -19,13 +19,16 @@ class Policy:
     Attributes:
         threshold: Least cosine similarity of a semantic hit, in [-1, 1], inclusive; None means the
             calibrated default of the encoder.
+        guards: Whether the typed guards (numbers, dates, negation, names …) may refuse a semantic hit; off
+            leaves the bare cosine threshold.
         candidates: How many neighbours are judged per lookup.
         semantic_turns: How many user turns of a conversation may match semantically; later turns
             match exactly only.
         max_temperature: Requests above it bypass the cache; a missing temperature is admitted.
         ttl: Seconds an entry lives; None means for ever.
         ttl_jitter: Share of the ttl by which it may be shortened at random, in [0, 1).
-        extend_on_hit: Whether a hit restarts the entry's ttl.
+        stale_while_revalidate: Seconds past its ttl for which an entry is kept, to be served stale where a
+            request or this policy allows it.
         max_prompt_bytes, max_response_bytes: Larger ones are not stored.
         max_semantic_chars: Longer prompts match exactly only; None means the encoder's own limit.
         max_unknown_share: Prompts with a larger share of unknown tokens match exactly only.
@@ -49,12 +52,13 @@ class Policy:
     """
 
     threshold: float | None = None
+    guards: bool = True
     candidates: int = 8
     semantic_turns: int = 1
     max_temperature: float | None = 1.0
     ttl: float | None = 7 * 86400.0
     ttl_jitter: float = 0.0
-    extend_on_hit: bool = False
+    stale_while_revalidate: float = 0.0
     max_prompt_bytes: int = 256 * 1024
     max_response_bytes: int = 1024 * 1024
     max_semantic_chars: int | None = None
@@ -75,7 +79,7 @@ class Policy:
     lookup_id_ttl: float = 7 * 86400.0
     tombstone_ttl: float = 7 * 86400.0
     fence_ttl: float = 3600.0
-    durability: Durability = "local"
+    durability: Durability = "memory"
     single_flight: bool = True
     flight_timeout: float = 60.0
     kinds: Mapping[str, float | None] = field(default_factory=dict)  # kind → ttl in seconds

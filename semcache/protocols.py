@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from semcache.types import Embedding, Embeddings, Finding
+from semcache.types import Embedding, Embeddings, Entry, FeedbackResult, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +187,285 @@ class Verifier(Protocol):
         No opinion, an error or NaN is a miss, never a hit.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one read of the store saw.
+
+    Attributes:
+        entries: One per id asked for, in that order; None if there is none.
+        undecodable: Ids under which there was something that can't be read.
+        epoch: The store's epoch.
+        version: Counts tag invalidations; equal versions mean equal generations.
+        floor_us: Entries fenced up to this moment are stale, whatever their tags.
+        generations: Tag → store clock of its last invalidation, for the tags asked for; 0 for never.
+        time_us: The store's clock, microseconds since the Unix epoch.
+        embedding: The shared embedding cache's bytes, if asked for and there.
+    """
+
+    entries: tuple[Entry | None, ...]
+    undecodable: tuple[str, ...]
+    epoch: str
+    version: int
+    floor_us: int
+    generations: Mapping[str, int]
+    time_us: int
+    embedding: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """An entry about to be stored; the store adds revision, clock and blocked texts.
+
+    Attributes:
+        fence_us: Store clock of the lookup that led to it; None for now.
+        all_tags: The implicit tags and the entry's own.
+        ttl: Seconds, None for ever.
+        keep: Seconds that the store keeps it, at least ttl; None for ever.
+        now, expires_at: The store's clock as this process estimates it, and then plus `keep`; hints only.
+        embedding: float16 bytes, None for an entry that only matches exactly.
+        shared_embedding: (text digest, int8 bytes) for the shared embedding cache.
+        cost: JSON with what the answer cost: usage and latency.
+    """
+
+    entry_id: str
+    scope: str
+    prompt: str
+    response: bytes
+    tags: tuple[str, ...]
+    all_tags: tuple[str, ...]
+    epoch: str
+    fence_us: int | None
+    ttl: float | None
+    keep: float | None
+    now: float
+    expires_at: float | None
+    confidence: float | None
+    kind: str | None
+    embedding: bytes | None
+    fingerprint: str
+    shared_embedding: tuple[str, bytes] | None = None
+    cost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PutReply:
+    """What the store said to a draft: outcome as in `reasons.STORE_OUTCOMES`."""
+
+    outcome: str
+    revision: int
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One record of the change log.
+
+    Attributes:
+        sequence: Counts up by one; a jump means that records were lost.
+        op: ``add``, ``withdraw``, ``tag`` or ``clear``.
+        epoch: The store's epoch when it was written.
+        entry_id, scope, fingerprint: The entry, for ``add`` and ``withdraw``.
+        expires_at: Seconds since the Unix epoch, None for never.
+    """
+
+    sequence: int
+    op: str
+    epoch: str
+    entry_id: str = ""
+    scope: str = ""
+    fingerprint: str = ""
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What withdrawing by name did.
+
+    Attributes:
+        entry_ids: Those that were live.
+        time_us: The store's clock.
+        durability: ``memory``, ``local`` or ``replicas:<n>``.
+    """
+
+    entry_ids: tuple[str, ...]
+    time_us: int
+    durability: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A withdrawn entry, for operators."""
+
+    entry_id: str
+    withdrawn_at: float  # seconds since the Unix epoch
+    reason: str
+    count: int
+    prompt: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One verdict as the store records it; names are digests already."""
+
+    entry_id: str
+    revision: int | None
+    verdict: int
+    about: str
+    principal: str
+    nonce: str
+    text: str
+    similarity: float | None
+    raters: int
+    window: float  # seconds
+    keep: float  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LateEmbedding:
+    """An embedding that wasn't ready when its entry was stored."""
+
+    entry_id: str
+    revision: int
+    scope: str
+    fingerprint: str
+    embedding: bytes
+    epoch: str
+    expires_at: float | None
+
+
+class Store(Protocol):
+    """Where entries live. Every method but `scan` and `close` is one round trip, or says otherwise.
+
+    Any of them raises `StoreUnavailableError` when the store doesn't answer within `timeout` seconds.
+    """
+
+    def read(
+        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+    ) -> View:
+        """Read entries, then generations and clock.
+
+        Args:
+            embedding: (fingerprint, text digest) to read from the shared embedding cache as well.
+        """
+        ...
+
+    def put(self, draft: Draft, *, timeout: float) -> PutReply:
+        """Store an entry atomically and announce it."""
+        ...
+
+    def put_embedding(
+        self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
+    ) -> None:
+        """Keep an embedding in the shared cache."""
+        ...
+
+    def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
+        """Give an entry its embedding; False if it is another revision by now."""
+        ...
+
+    def withdraw(
+        self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        """Withdraw entries by name."""
+        ...
+
+    def raise_generations(
+        self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
+    ) -> Withdrawn:
+        """Make every entry stale that obeys one of these generations and was fenced up to `before` seconds ago."""
+        ...
+
+    def restore(self, entry_id: str, *, timeout: float) -> bool:
+        """Bring a withdrawn entry back; False if there is nothing to bring back."""
+        ...
+
+    def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult:
+        """Record one verdict, count, and withdraw or block in the same step."""
+        ...
+
+    def members(self, scope: str, fingerprint: str, *, timeout: float) -> list[tuple[str, float | None]]:
+        """Return the entries that the scope holds, with their expiry."""
+        ...
+
+    def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
+        """Return the stored embeddings of entries, float16 bytes."""
+        ...
+
+    def changes(self, after: int, *, count: int, block: float) -> list[Change]:
+        """Return what the log says after a sequence number, waiting up to `block` seconds for the first."""
+        ...
+
+    def position(self, *, timeout: float) -> tuple[str, int]:
+        """Return (epoch, last sequence number of the log)."""
+        ...
+
+    def secret(self, offer: bytes, *, timeout: float) -> bytes:
+        """Return the namespace's root secret; the offer becomes it if there is none."""
+        ...
+
+    def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
+        """List withdrawn entries, newest first."""
+        ...
+
+    def scan(self, *, count: int = 500) -> Iterator[list[Entry]]:
+        """Walk over all entries of the namespace in batches; for operators, never on a live path."""
+        ...
+
+    def info(self, *, timeout: float) -> Mapping[str, str]:
+        """Return facts about the server: version, persistence, eviction policy, memory."""
+        ...
+
+    def close(self) -> None:
+        """Release connections that the store made itself."""
+        ...
+
+
+class AsyncStore(Protocol):
+    """`Store`, awaited: the same methods with the same meaning."""
+
+    async def read(
+        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+    ) -> View: ...
+
+    async def put(self, draft: Draft, *, timeout: float) -> PutReply: ...
+
+    async def put_embedding(
+        self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
+    ) -> None: ...
+
+    async def attach(self, late: LateEmbedding, *, timeout: float) -> bool: ...
+
+    async def withdraw(
+        self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn: ...
+
+    async def raise_generations(
+        self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
+    ) -> Withdrawn: ...
+
+    async def restore(self, entry_id: str, *, timeout: float) -> bool: ...
+
+    async def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult: ...
+
+    async def members(
+        self, scope: str, fingerprint: str, *, timeout: float
+    ) -> list[tuple[str, float | None]]: ...
+
+    async def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]: ...
+
+    async def changes(self, after: int, *, count: int, block: float) -> list[Change]: ...
+
+    async def position(self, *, timeout: float) -> tuple[str, int]: ...
+
+    async def secret(self, offer: bytes, *, timeout: float) -> bytes: ...
+
+    async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]: ...
+
+    def scan(self, *, count: int = 500) -> AsyncIterator[list[Entry]]: ...
+
+    async def info(self, *, timeout: float) -> Mapping[str, str]: ...
+
+    async def close(self) -> None: ...

@@ -18,7 +18,7 @@ from semcache.errors import InvalidRequestError
 
 Embedding: TypeAlias = npt.NDArray[np.float32]  # (dim,), unit L2 norm
 Embeddings: TypeAlias = npt.NDArray[np.float32]  # (n, dim), unit rows
-JsonValue: TypeAlias = "None | bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Mode: TypeAlias = Literal["semantic", "exact", "off"]
 Match: TypeAlias = Literal["exact", "semantic"]
 
@@ -61,6 +61,7 @@ class CacheRequest:
         segment: A small mapping from the application, so that people alike share answers.
         opaque: True if the caller couldn't tell what the scope is made of: exact matches only.
         subject: The user or object whose data the answer may hold; not in the scope, a tag on the entry.
+        user: Who asks; not in the scope. Answers that this user has refused as a match aren't served to her again.
         kind: Freshness class of the answer, a key of `Policy.kinds`; None means the policy's default.
         mode: ``semantic``, ``exact`` (no neighbours) or ``off`` (neither read nor stored).
         threshold: Least cosine similarity of a semantic hit, in [-1, 1]; may only tighten the policy's.
@@ -87,6 +88,7 @@ class CacheRequest:
     segment: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     opaque: bool = field(default=False, kw_only=True)
     subject: str | None = field(default=None, kw_only=True)
+    user: str | None = field(default=None, kw_only=True)
     kind: str | None = field(default=None, kw_only=True)
     mode: Mode = field(default="semantic", kw_only=True)
     threshold: float | None = field(default=None, kw_only=True)
@@ -102,8 +104,9 @@ class CacheRequest:
             value = getattr(self, name)
             if type(value) is not str:
                 _check_text(name, value)
-        if self.subject is not None:
-            _check_text("subject", self.subject)
+        for name in ("subject", "user", "kind"):
+            if getattr(self, name) is not None:
+                _check_text(name, getattr(self, name))
         if self.mode not in MODES:
             raise InvalidRequestError(f"mode is {self.mode!r}, expected one of {', '.join(MODES)}")
         if self.threshold is not None:
@@ -208,6 +211,7 @@ class Entry:
     state: Literal["live", "withdrawn"] = "live"
     blocked: frozenset[str] = frozenset()  # digests of texts refused for this entry
     observations: tuple[tuple[float, bool], ...] = ()  # (similarity, right), oldest first
+    obeys: tuple[str, ...] = ()  # names of its generations; filled by scans only
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,3 +414,38 @@ class Invalidated:
     entry_ids: tuple[str, ...] = ()
     dry_run: bool = False
     durability: str = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateReport:
+    """What `explain` says about one candidate.
+
+    Attributes:
+        reason: Why it may not be served; None if it may.
+        findings: Each rule's verdict.
+    """
+
+    entry_id: str
+    prompt: str
+    similarity: float
+    reason: str | None
+    detail: str = ""
+    probability: float | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a lookup would do, and why.
+
+    Attributes:
+        decision: What lookup would return.
+        candidates: Every candidate, closest first.
+        encoder: Fingerprint of the encoder.
+        docs: Where the deciding reason is explained; empty for a hit.
+    """
+
+    decision: Decision
+    candidates: tuple[CandidateReport, ...]
+    encoder: str
+    docs: str = ""

@@ -1,0 +1,138 @@
+"""Pure: which requests may use the cache, and which answers may be stored, for how long."""
+
+from __future__ import annotations
+
+from semcache.codec import encode_response
+from semcache.errors import InvalidRequestError, UndecodableError
+from semcache.policy import Policy
+from semcache.protocols import TextLimits
+from semcache.types import CacheRequest, Response
+
+EXACT_ONLY_PARAMS = ("seed", "logprobs", "top_logprobs", "n")
+
+
+def bypass(request: CacheRequest, policy: Policy) -> str | None:
+    """Return why this request may neither be served nor stored, as a miss reason; None if it may."""
+    if request.mode == "off":
+        return "bypass:policy"
+    temperature = request.params.get("temperature")
+    if (
+        policy.max_temperature is not None
+        and isinstance(temperature, int | float)
+        and temperature > policy.max_temperature
+    ):
+        return "bypass:temperature"
+    return None
+
+
+def exact_only(request: CacheRequest, policy: Policy) -> str | None:
+    """Return why only an exact match may serve this request, as a miss reason; None if neighbours may.
+
+    An empty prompt, a later turn, tools, media, a seed, several choices or log-probabilities pin the
+    answer to this very text.
+    """
+    if request.mode == "exact":
+        return "no_candidate"
+    if request.opaque:
+        return "bypass:opaque"
+    if request.media:
+        return "bypass:media"
+    if request.tools:
+        return "bypass:tools"
+    if request.earlier_turns >= policy.semantic_turns:
+        return "bypass:turns"
+    for name in EXACT_ONLY_PARAMS:
+        value = request.params.get(name)
+        if value is not None and value is not False and not (name == "n" and value == 1):
+            return "bypass:policy"
+    if policy.max_semantic_chars is not None and len(request.prompt) > policy.max_semantic_chars:
+        return "over_window"
+    return None
+
+
+def unreadable(limits: TextLimits, policy: Policy) -> str | None:
+    """Return why the encoder can't judge this text, as a miss reason; None if it can."""
+    if limits.over_window:
+        return "over_window"
+    if limits.unknown_share > policy.max_unknown_share:
+        return "unknown_tokens"
+    return None
+
+
+def ttl_of(response: Response, kind: str | None, ttl: float | None, policy: Policy) -> float | None:
+    """Return the seconds that an answer lives; None for ever.
+
+    A ttl from the caller wins; else the kind's, else the policy's. An empty answer never outlives `empty_ttl`.
+    """
+    if ttl is None:
+        ttl = policy.kinds[kind] if kind is not None and kind in policy.kinds else policy.ttl
+    if not response.text and not response.data:
+        return policy.empty_ttl if ttl is None else min(ttl, policy.empty_ttl)
+    return ttl
+
+
+def storable(
+    request: CacheRequest, response: Response, policy: Policy, confidence: float | None
+) -> str | bytes:
+    """Return the encoded response if it may be stored, else the outcome that says why not.
+
+    Args:
+        confidence: The caller's; falls back to the response's own.
+    """
+    outcome = _refused(request, response, policy, confidence)
+    if outcome is not None:
+        return outcome
+    try:
+        data = encode_response(response)
+    except UndecodableError:
+        return "unserialisable"
+    return "too_large" if len(data) > policy.max_response_bytes else data
+
+
+def _refused(
+    request: CacheRequest, response: Response, policy: Policy, confidence: float | None
+) -> str | None:
+    if request.no_store:
+        return "no_store"
+    if response.error:
+        return "error_response"
+    if response.partial:
+        return "partial"
+    if response.refusal:
+        return "refusal"
+    if response.finish_reason in ("length", "max_tokens", "incomplete"):
+        return "truncated"
+    if response.finish_reason == "content_filter":
+        return "filtered"
+    if response.tool_calls and not policy.store_tool_calls:
+        return "tool_calls"
+    if response.media:
+        return "media"
+    if not response.text.strip() and not response.tool_calls and not policy.store_empty:
+        return "empty_disallowed"
+    sure = response.confidence if confidence is None else confidence
+    if sure is not None and sure < policy.min_confidence:
+        return "low_confidence"
+    if (
+        len(request.prompt) > policy.max_prompt_bytes
+        or len(request.prompt.encode("utf-8", "surrogatepass")) > policy.max_prompt_bytes
+    ):
+        return "too_large"
+    return None
+
+
+def check_prompt(prompt: str) -> None:
+    """Raise unless the prompt can be a key: Unicode text, not blank.
+
+    Raises:
+        InvalidRequestError: It is blank or holds a lone surrogate.
+    """
+    if not prompt or prompt.isspace():
+        raise InvalidRequestError("the prompt is blank, expected some text")
+    if not prompt.isascii():
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequestError(
+                f"the prompt has a lone surrogate at character {error.start}, expected Unicode text"
+            ) from error

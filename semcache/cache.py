@@ -1,0 +1,605 @@
+"""SemanticCache and AsyncSemanticCache: the same operations, performed with and without an event loop.
+
+All rules and the order of things are in `core`; here are the drivers, opening and closing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from semcache.core import Core, as_request, as_response, matches, selection
+from semcache.errors import ConfigurationError
+from semcache.matching import default_matcher
+from semcache.metrics import Stats
+from semcache.policy import Policy
+from semcache.protocols import AsyncStore, Encoder, Matcher, Store, Tombstone, VectorIndex, Verifier
+from semcache.steps import drive, drive_async
+from semcache.types import (
+    About,
+    Answer,
+    CacheRequest,
+    Decision,
+    Entry,
+    Explanation,
+    FeedbackResult,
+    Fence,
+    Invalidated,
+    Response,
+    Stored,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from semcache.sync import FollowerThread
+
+_READ_TIMEOUT = 5.0  # seconds, for operators' reads
+_caches: weakref.WeakSet[_Base] = weakref.WeakSet()
+
+
+class _Base:
+    """Construction, identity and background work of both caches."""
+
+    def __init__(
+        self,
+        *,
+        encoder: Encoder,
+        policy: Policy,
+        namespace: str,
+        secret: bytes | None,
+        matcher: Matcher | None,
+        verifier: Verifier | None,
+        index: Callable[[int], VectorIndex] | None,
+        background: Store | None,
+        clock: Callable[[], float],
+    ) -> None:
+        from semcache.encoders.thread import EncoderThread
+        from semcache.keys import Keys
+
+        if not isinstance(policy, Policy):
+            raise ConfigurationError(f"policy is {type(policy).__name__}, expected Policy")
+        if secret is not None and (not isinstance(secret, bytes) or len(secret) < 16):
+            raise ConfigurationError("secret must be at least 16 bytes")
+        Keys(namespace)  # refuses a namespace that can't be a key
+        self._core = Core(
+            encoder=encoder if isinstance(encoder, EncoderThread) else EncoderThread(encoder),
+            index=index or _default_index,
+            matcher=(lambda _: matcher)
+            if matcher is not None
+            else (lambda name: default_matcher(name, policy)),
+            policy=policy,
+            namespace=namespace,
+            secret=secret,
+            verifier=verifier,
+            clock=clock,
+        )
+        self._background = background
+        self._follower: FollowerThread | None = None
+        self._release: Callable[[], None] = lambda: None
+        self._closed = False
+        _caches.add(self)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy this cache was made with."""
+        return self._core.policy
+
+    @property
+    def namespace(self) -> str:
+        """The deployment whose keys this cache uses."""
+        return self._core.namespace
+
+    def _follow(self) -> None:
+        """Start the follower where there is none in this process."""
+        if self._follower is None and self._background is not None and not self._closed:
+            from semcache.sync import FollowerThread
+
+            with self._core.lock:
+                if self._follower is None:
+                    self._follower = FollowerThread(self._core, self._background)
+
+    def _warm_up(self) -> None:
+        """Load the model beside the first requests."""
+        self._core.meet_encoder()
+        self._core.encoder.submit("warm up")
+
+    def _stop(self) -> None:
+        self._closed = True
+        if self._follower is not None:
+            self._follower.stop()
+
+    def _after_fork(self) -> None:
+        self._follower = None
+        self._core.fresh_start()
+        self._core.metrics.reset()
+
+    def _local_stats(self, server: Mapping[str, str]) -> Stats:
+        core = self._core
+        index = core.index
+        scopes = index.scopes() if index else []
+        return Stats(
+            hits=core.metrics.counts("hits"),
+            tiers=core.metrics.counts("tiers"),
+            misses=core.metrics.counts("misses"),
+            stored=core.metrics.counts("stored"),
+            waited=core.metrics.counts("waited").get("waited", 0),
+            failures=core.metrics.counts("failures"),
+            feedback=core.metrics.counts("feedback"),
+            latency_ms=core.metrics.latencies(),
+            scopes=len(scopes),
+            rows=sum(index.count(s) for s in scopes) if index else 0,
+            index_bytes=index.memory_bytes() if index else 0,
+            local_entries=len(core.local),
+            encoder=core.fingerprint,
+            server=server,
+        )
+
+
+def _default_index(dim: int) -> VectorIndex:
+    from semcache.indexes.adaptive import AdaptiveIndex
+
+    return AdaptiveIndex(dim)
+
+
+class SemanticCache(_Base):
+    """A semantic cache for synchronous callers. Safe to use from many threads, and after a fork.
+
+    Args:
+        store: Where entries live.
+        encoder: Turns prompts into embeddings; owned by one thread of this cache.
+        policy: What may be served and stored.
+        namespace: One deployment: its keys, its change log.
+        secret: Root secret of ids and lookup ids, at least 16 bytes; None lets the store keep one.
+        matcher: Decides whether two prompts ask the same; None for the encoder's calibrated one.
+        verifier: A second opinion on semantic hits.
+        index: Makes the index from the embedding's length; None for the default.
+        background: A store for the change log's follower; None for none (one process only).
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        encoder: Encoder,
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        namespace: str = "default",
+        secret: bytes | None = None,
+        matcher: Matcher | None = None,
+        verifier: Verifier | None = None,
+        index: Callable[[int], VectorIndex] | None = None,
+        background: Store | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(
+            encoder=encoder, policy=policy, namespace=namespace, secret=secret, matcher=matcher, verifier=verifier,
+            index=index, background=background, clock=clock,
+        )  # fmt: skip
+        self._store = store
+
+    @classmethod
+    def open(
+        cls,
+        target: Any = None,
+        *,
+        namespace: str = "default",
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        encoder: Encoder | None = None,
+        secret: bytes | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        matcher: Matcher | None = None,
+        verifier: Verifier | None = None,
+    ) -> Self:
+        """Open a cache; without arguments, over an embedded server with the bundled encoder.
+
+        A Redis that is away doesn't matter: the cache misses until it is back.
+
+        Args:
+            target: None, a URL (``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://``,
+                ``redis+sentinel://``, ``memory://``) or a redis-py client.
+            data_dir: Folder of the embedded server; None for the user's data folder.
+
+        Raises:
+            ConfigurationError: Something can't be meant.
+            EmbeddedServerError: The embedded server can't run here.
+        """
+        from semcache.encoders import BundledEncoder
+        from semcache.opening import open_store
+
+        opened = open_store(target, namespace=namespace, policy=policy, data_dir=data_dir, asynchronous=False)
+        cache = cls(
+            store=opened.store, encoder=encoder or BundledEncoder(), policy=policy, namespace=namespace,
+            secret=secret or opened.secret, matcher=matcher, verifier=verifier, background=opened.background,
+        )  # fmt: skip
+        cache._release = opened.close
+        cache._warm_up()
+        return cache
+
+    def lookup(self, request: CacheRequest | str) -> Decision:
+        """Return a stored response that may be served, or why there is none. Never raises for the store's sake."""
+        request = as_request(request)
+        hit = self._core.serve_local(request)
+        if hit is not None:
+            return hit
+        self._follow()
+        return drive(self._core.lookup(request), self._store)
+
+    def put(
+        self,
+        request: CacheRequest | str,
+        response: Response | str,
+        *,
+        fence: Fence | None = None,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        confidence: float | None = None,
+        kind: str | None = None,
+    ) -> Stored:
+        """Store a response. Never raises for the store's sake; `Stored.outcome` says what became of it.
+
+        Args:
+            fence: From the Miss that led to this answer: what was invalidated since refuses it. None if the
+                answer is the truth as of now.
+            tags: Names under which it can be invalidated.
+            ttl: Seconds; None for the kind's or the policy's.
+            confidence: In [0, 1].
+            kind: A key of `Policy.kinds`.
+        """
+        self._follow()
+        steps = self._core.put(
+            as_request(request),
+            as_response(response),
+            fence=fence,
+            tags=tags,
+            ttl=ttl,
+            confidence=confidence,
+            kind=kind,
+        )
+        return drive(steps, self._store)
+
+    def get_or_compute(
+        self,
+        request: CacheRequest | str,
+        call_model: Callable[[CacheRequest], Response | str],
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        confidence: float | None = None,
+        kind: str | None = None,
+    ) -> Answer:
+        """Serve a stored response, or call the model and store what it says.
+
+        Concurrent callers with the same request share one call. What the model raises is raised to its
+        caller; nothing else is.
+
+        Raises:
+            OnlyIfCachedError: It was a miss, and the request asked for stored responses only.
+        """
+        self._follow()
+        options = {"tags": tags, "ttl": ttl, "confidence": confidence, "kind": kind}
+        return drive(self._core.get_or_compute(as_request(request), call_model, options), self._store)
+
+    def feedback(
+        self,
+        target: str,
+        verdict: Verdict,
+        *,
+        rater: str | None = None,
+        about: About | None = None,
+        tenant: str | None = None,
+    ) -> FeedbackResult:
+        """Say whether a served answer was right (1), wrong (-1) or neither (0).
+
+        Args:
+            target: A lookup id of a serving, or an entry id.
+            rater: Who says so; the application names its users. None counts as one anonymous person.
+            about: ``answer`` (the default for an exact hit) or ``match`` (the default for a semantic one).
+            tenant: If given, the serving must have been this tenant's.
+
+        Raises:
+            UnknownLookupError: Unknown, foreign, forged or expired id.
+            StoreUnavailableError: The store didn't acknowledge.
+        """
+        return drive(
+            self._core.feedback(target, verdict, rater=rater, about=about, tenant=tenant), self._store
+        )
+
+    def invalidate(
+        self,
+        *,
+        entry_ids: Collection[str] = (),
+        tags: Collection[str] = (),
+        model: str | None = None,
+        model_version: str | None = None,
+        segment: Mapping[str, str] | None = None,
+        subject: str | None = None,
+        tenant: str | None = None,
+        older_than: float | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+    ) -> Invalidated:
+        """Withdraw entries everywhere. When this returns, they are served nowhere later than the local bound.
+
+        Give one kind of selector; `tenant` and `older_than` (seconds) narrow the others. Several tags or
+        entry ids are a union.
+
+        Args:
+            dry_run: Count what would be withdrawn, by a scan, and withdraw nothing.
+
+        Raises:
+            InvalidRequestError: No selector, or several kinds.
+            StoreUnavailableError: The store didn't acknowledge.
+        """
+        bases = selection(
+            entry_ids=entry_ids, tags=tags, model=model, model_version=model_version, segment=segment, subject=subject,
+            tenant=tenant, older_than=older_than, everything=everything,
+        )  # fmt: skip
+        if dry_run:
+            now = self._core.server_now()
+            matched = sum(
+                matches(entry, bases, entry_ids, tenant, older_than, now) for entry in self.entries()
+            )
+            return Invalidated(matched, tuple(bases), tuple(entry_ids), dry_run=True)
+        steps = self._core.invalidate(entry_ids=entry_ids, bases=bases, tenant=tenant, older_than=older_than)
+        return drive(steps, self._store)
+
+    def restore(self, entry_id: str) -> bool:
+        """Bring a withdrawn entry back; False if there is nothing to bring back.
+
+        Raises:
+            StoreUnavailableError: The store didn't acknowledge.
+        """
+        done = self._store.restore(self._core.known_id(entry_id), timeout=_READ_TIMEOUT)
+        self._core.local.drop(entry_id)
+        return done
+
+    def withdrawn(self, *, limit: int = 100) -> list[Tombstone]:
+        """List withdrawn entries, newest first."""
+        return self._store.tombstones(limit=limit, timeout=_READ_TIMEOUT)
+
+    def entries(self) -> Iterator[Entry]:
+        """Walk over all entries of the namespace, withdrawn ones included; for operators, by a scan."""
+        for batch in self._store.scan():
+            yield from batch
+
+    def explain(self, request: CacheRequest | str) -> Explanation:
+        """Say what a lookup would do, what each rule finds, and what would flip it. Serves and counts nothing."""
+        self._follow()
+        return drive(self._core.explain(as_request(request)), self._store)
+
+    def stats(self) -> Stats:
+        """Return this process's counters, and the server's facts where it can be reached."""
+        return self._local_stats(self._core.reachable(lambda: self._store.info(timeout=_READ_TIMEOUT)))
+
+    def close(self) -> None:
+        """Release threads and connections; the embedded server ends with its last user."""
+        if self._closed:
+            return
+        self._stop()
+        self._core.encoder.close()
+        self._store.close()
+        if self._background is not None and self._background is not self._store:
+            self._background.close()
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncSemanticCache(_Base):
+    """A semantic cache for asyncio. The methods are those of `SemanticCache`, awaited.
+
+    The event loop is never blocked: encoding happens in a thread, and so does a model that isn't a
+    coroutine function.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: AsyncStore,
+        encoder: Encoder,
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        namespace: str = "default",
+        secret: bytes | None = None,
+        matcher: Matcher | None = None,
+        verifier: Verifier | None = None,
+        index: Callable[[int], VectorIndex] | None = None,
+        background: Store | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(
+            encoder=encoder, policy=policy, namespace=namespace, secret=secret, matcher=matcher, verifier=verifier,
+            index=index, background=background, clock=clock,
+        )  # fmt: skip
+        self._store = store
+
+    @classmethod
+    async def open(
+        cls,
+        target: Any = None,
+        *,
+        namespace: str = "default",
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        encoder: Encoder | None = None,
+        secret: bytes | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        matcher: Matcher | None = None,
+        verifier: Verifier | None = None,
+    ) -> Self:
+        """Open a cache, as `SemanticCache.open` does; a client must be one of redis.asyncio."""
+        import asyncio
+
+        from semcache.encoders import BundledEncoder
+        from semcache.opening import open_store
+
+        opened = await asyncio.to_thread(
+            open_store, target, namespace=namespace, policy=policy, data_dir=data_dir, asynchronous=True
+        )
+        cache = cls(
+            store=opened.store, encoder=encoder or BundledEncoder(), policy=policy, namespace=namespace,
+            secret=secret or opened.secret, matcher=matcher, verifier=verifier, background=opened.background,
+        )  # fmt: skip
+        cache._release = opened.close
+        await asyncio.to_thread(cache._warm_up)
+        return cache
+
+    async def lookup(self, request: CacheRequest | str) -> Decision:
+        """Return a stored response that may be served, or why there is none. Never raises for the store's sake."""
+        request = as_request(request)
+        hit = self._core.serve_local(request)
+        if hit is not None:
+            return hit
+        self._follow()
+        return await drive_async(self._core.lookup(request), self._store)
+
+    async def put(
+        self,
+        request: CacheRequest | str,
+        response: Response | str,
+        *,
+        fence: Fence | None = None,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        confidence: float | None = None,
+        kind: str | None = None,
+    ) -> Stored:
+        """Store a response, as `SemanticCache.put` does."""
+        self._follow()
+        steps = self._core.put(
+            as_request(request),
+            as_response(response),
+            fence=fence,
+            tags=tags,
+            ttl=ttl,
+            confidence=confidence,
+            kind=kind,
+        )
+        return await drive_async(steps, self._store)
+
+    async def get_or_compute(
+        self,
+        request: CacheRequest | str,
+        call_model: Callable[[CacheRequest], Response | str | Awaitable[Response | str]],
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        confidence: float | None = None,
+        kind: str | None = None,
+    ) -> Answer:
+        """Serve a stored response, or call the model and store what it says, as `SemanticCache.get_or_compute` does."""
+        self._follow()
+        options = {"tags": tags, "ttl": ttl, "confidence": confidence, "kind": kind}
+        return await drive_async(
+            self._core.get_or_compute(as_request(request), call_model, options), self._store
+        )
+
+    async def feedback(
+        self,
+        target: str,
+        verdict: Verdict,
+        *,
+        rater: str | None = None,
+        about: About | None = None,
+        tenant: str | None = None,
+    ) -> FeedbackResult:
+        """Say whether a served answer was right, as `SemanticCache.feedback` does."""
+        return await drive_async(
+            self._core.feedback(target, verdict, rater=rater, about=about, tenant=tenant), self._store
+        )
+
+    async def invalidate(
+        self,
+        *,
+        entry_ids: Collection[str] = (),
+        tags: Collection[str] = (),
+        model: str | None = None,
+        model_version: str | None = None,
+        segment: Mapping[str, str] | None = None,
+        subject: str | None = None,
+        tenant: str | None = None,
+        older_than: float | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+    ) -> Invalidated:
+        """Withdraw entries everywhere, as `SemanticCache.invalidate` does."""
+        bases = selection(
+            entry_ids=entry_ids, tags=tags, model=model, model_version=model_version, segment=segment, subject=subject,
+            tenant=tenant, older_than=older_than, everything=everything,
+        )  # fmt: skip
+        if dry_run:
+            now = self._core.server_now()
+            matched = 0
+            async for entry in self.entries():
+                matched += matches(entry, bases, entry_ids, tenant, older_than, now)
+            return Invalidated(matched, tuple(bases), tuple(entry_ids), dry_run=True)
+        steps = self._core.invalidate(entry_ids=entry_ids, bases=bases, tenant=tenant, older_than=older_than)
+        return await drive_async(steps, self._store)
+
+    async def restore(self, entry_id: str) -> bool:
+        """Bring a withdrawn entry back; False if there is nothing to bring back."""
+        done = await self._store.restore(self._core.known_id(entry_id), timeout=_READ_TIMEOUT)
+        self._core.local.drop(entry_id)
+        return done
+
+    async def withdrawn(self, *, limit: int = 100) -> list[Tombstone]:
+        """List withdrawn entries, newest first."""
+        return await self._store.tombstones(limit=limit, timeout=_READ_TIMEOUT)
+
+    async def entries(self) -> AsyncIterator[Entry]:
+        """Walk over all entries of the namespace, withdrawn ones included; for operators, by a scan."""
+        async for batch in self._store.scan():
+            for entry in batch:
+                yield entry
+
+    async def explain(self, request: CacheRequest | str) -> Explanation:
+        """Say what a lookup would do, and what each rule finds. Serves and counts nothing."""
+        self._follow()
+        return await drive_async(self._core.explain(as_request(request)), self._store)
+
+    async def stats(self) -> Stats:
+        """Return this process's counters, and the server's facts where it can be reached."""
+        return self._local_stats(
+            await self._core.reachable_async(lambda: self._store.info(timeout=_READ_TIMEOUT))
+        )
+
+    async def close(self) -> None:
+        """Release threads and connections; the embedded server ends with its last user."""
+        import asyncio
+
+        if self._closed:
+            return
+        self._stop()
+        await self._store.close()
+        await asyncio.to_thread(self._close_rest)
+
+    def _close_rest(self) -> None:
+        self._core.encoder.close()
+        if self._background is not None:
+            self._background.close()
+        self._release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _renew_after_fork() -> None:
+    for cache in list(_caches):
+        cache._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)

@@ -1,0 +1,62 @@
+"""The layout of Redis keys: names only, no I/O.
+
+Every key that belongs to one entry carries the hash tag ``{<id>}``, so that one entry's truth is one
+slot of a cluster and one Lua script can change it.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from semcache.errors import ConfigurationError
+from semcache.scope import split_entry_id
+
+_MAX_NAMESPACE = 200
+
+
+class Keys:
+    """Key names of one namespace."""
+
+    __slots__ = ("gens", "log", "prefix", "refresh", "secret", "versions", "withdrawn")
+
+    def __init__(self, namespace: str) -> None:
+        if (
+            not isinstance(namespace, str)
+            or not 0 < len(namespace.encode("utf-8", "surrogatepass")) <= _MAX_NAMESPACE
+        ):
+            raise ConfigurationError(
+                f"namespace is {namespace!r:.60}, expected 1 to {_MAX_NAMESPACE} bytes of text"
+            )
+        self.prefix = f"semcache:{quote(namespace, safe='-._~')}:"
+        self.gens = self.prefix + "gens"
+        self.log = self.prefix + "log"
+        self.secret = self.prefix + "secret"
+        self.refresh = self.prefix + "refresh"
+        self.versions = self.prefix + "versions"
+        self.withdrawn = self.prefix + "withdrawn"
+
+    def entry(self, entry_id: str) -> str:
+        """Key of the hash that is the entry."""
+        model, version, id_ = entry_id.split("/")
+        return f"{self.prefix}entry:{model}:{version}:{{{id_}}}"
+
+    def entry_id(self, key: str) -> str:
+        """Turn the key of an entry back into its id."""
+        model, version, id_ = key.removeprefix(self.prefix + "entry:").split(":")
+        return f"{model}/{version}/{id_.strip('{}')}"
+
+    def beside(self, what: str, entry_id: str) -> str:
+        """Key of something that lives beside an entry: downs, blocked, tomb."""
+        return f"{self.prefix}{what}:{{{split_entry_id(entry_id)[2]}}}"
+
+    def members(self, fingerprint: str, scope: str) -> str:
+        """Key of the sorted set of a scope's entries."""
+        return f"{self.prefix}members:{fingerprint}:{{{scope}}}"
+
+    def embedding(self, fingerprint: str, digest: str) -> str:
+        """Key of one embedding in the shared embedding cache."""
+        return f"{self.prefix}embedding:{fingerprint}:{digest}"
+
+    def named(self, what: str, name: str) -> str:
+        """Key of a lease, limit or budget."""
+        return f"{self.prefix}{what}:{quote(name, safe='-._~')}"

@@ -1,0 +1,117 @@
+"""Counters and latencies of one cache in one process. Nothing is sent anywhere."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What one process's cache has done since it was opened.
+
+    Attributes:
+        hits: By match (`exact`, `semantic`).
+        tiers: Hits by tier (`local`, `store`, `disk`).
+        misses: By reason.
+        stored: Puts by outcome.
+        waited: Callers of get_or_compute whom another caller's call answered; neither hit nor miss.
+        failures: Failures that were swallowed, by kind.
+        latency_ms: Percentiles (p50, p95, p99) by what was done, over the last 4,096 each.
+        scopes, rows, index_bytes: What the index of this process holds.
+        local_entries: Local copies held.
+        encoder: Fingerprint of the encoder.
+        server: Facts about the store's server, empty if it wasn't reached.
+    """
+
+    hits: Mapping[str, int] = field(default_factory=dict)
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    misses: Mapping[str, int] = field(default_factory=dict)
+    stored: Mapping[str, int] = field(default_factory=dict)
+    waited: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    feedback: Mapping[str, int] = field(default_factory=dict)
+    latency_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    scopes: int = 0
+    rows: int = 0
+    index_bytes: int = 0
+    local_entries: int = 0
+    encoder: str = ""
+    server: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> int:
+        """Lookups, whatever came of them."""
+        return sum(self.hits.values()) + sum(self.misses.values())
+
+    @property
+    def hit_rate(self) -> float:
+        """Hits per lookup that was attempted, bypasses left out; in [0, 1], 0 if there was none."""
+        hits = sum(self.hits.values())
+        attempted = hits + sum(n for reason, n in self.misses.items() if not reason.startswith("bypass:"))
+        return hits / attempted if attempted else 0.0
+
+
+class Metrics:
+    """Counts. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._times: dict[str, deque[float]] = {}
+
+    def count(self, what: str, label: str, number: int = 1) -> None:
+        """Add to a counter."""
+        with self._lock:
+            self._counts[(what, label)] += number
+
+    def hit(self, match: str, tier: str, seconds: float) -> None:
+        """Count a hit."""
+        with self._lock:
+            counts = self._counts
+            counts["hits", match] += 1
+            counts["tiers", tier] += 1
+            self._took("local hit" if tier == "local" else match + " hit", seconds)
+
+    def miss(self, reason: str, seconds: float) -> None:
+        """Count a miss."""
+        with self._lock:
+            self._counts["misses", reason] += 1
+            self._took("miss", seconds)
+
+    def took(self, what: str, seconds: float) -> None:
+        """Note how long something took."""
+        with self._lock:
+            self._took(what, seconds)
+
+    def _took(self, what: str, seconds: float) -> None:
+        times = self._times.get(what)
+        if times is None:
+            times = self._times[what] = deque(maxlen=_KEPT)
+        times.append(seconds)
+
+    def counts(self, what: str) -> dict[str, int]:
+        """Return a counter by label."""
+        with self._lock:
+            return {label: number for (name, label), number in self._counts.items() if name == what}
+
+    def latencies(self) -> dict[str, dict[str, float]]:
+        """Return percentiles in milliseconds."""
+        with self._lock:
+            kept = {what: sorted(times) for what, times in self._times.items()}
+        return {
+            what: {
+                f"p{p}": round(1000 * times[min(len(times) - 1, len(times) * p // 100)], 4)
+                for p in (50, 95, 99)
+            }
+            for what, times in kept.items()
+            if times
+        }
+
+    def reset(self) -> None:
+        """Start from nought, in a forked child."""
+        self.__init__()  # type: ignore[misc]

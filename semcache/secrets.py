@@ -1,0 +1,133 @@
+"""Keys and signed lookup ids. Pure, but for the random bytes of a nonce.
+
+One root secret gives two keys: `scope` for ids (never rotated: another one is a cold cache) and `token`
+for lookup ids. A lookup id is self-contained: nothing is written when a hit is served.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import os
+from dataclasses import dataclass
+
+from semcache.errors import UnknownLookupError
+from semcache.types import Match
+
+_UNKNOWN = "unknown or expired lookup id"
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Keys derived from one root secret.
+
+    Attributes:
+        scope: Key of scopes and entry ids.
+        tokens: Key id → key of lookup ids; the first signs, all are accepted.
+    """
+
+    scope: bytes
+    tokens: tuple[tuple[str, bytes], ...]
+
+
+def derive(root: bytes, *, generation: int = 0) -> Secrets:
+    """Derive the keys of a root secret.
+
+    Args:
+        generation: Number of the token key in use; its predecessor is accepted too.
+    """
+    numbers = (generation, generation - 1) if generation else (0,)
+    tokens = tuple((str(n), hmac.digest(root, f"semcache token {n}".encode(), "sha256")) for n in numbers)
+    return Secrets(hmac.digest(root, b"semcache scope", "sha256"), tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What a lookup id says: which entry served which text, to whom, when.
+
+    Attributes:
+        tenant: The tenant that was served.
+        entry_id: The entry.
+        revision: The entry's revision at that time.
+        match: How it matched.
+        similarity: Cosine similarity, 1.0 for an exact match.
+        text: Digest of the text that was asked.
+        nonce: Makes each serving one of its own.
+        time: The store's clock, seconds since the Unix epoch.
+    """
+
+    tenant: str
+    entry_id: str
+    revision: int
+    match: Match
+    similarity: float
+    text: str
+    nonce: str
+    time: float
+
+
+def sign(serving: Serving, namespace: str, secrets: Secrets) -> str:
+    """Return the lookup id of a serving."""
+    key_id, key = secrets.tokens[0]
+    fields = [key_id, namespace, serving.tenant, serving.entry_id, serving.revision, serving.match[0],
+              round(serving.similarity, 4), serving.text, serving.nonce, round(serving.time, 3)]  # fmt: skip
+    payload = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
+    return _b64(payload) + "." + _b64(hmac.digest(key, payload, "sha256")[:16])
+
+
+def verify(lookup_id: str, namespace: str, secrets: Secrets, *, now: float, lifetime: float) -> Serving:
+    """Read a lookup id back.
+
+    Args:
+        now: The store's clock, seconds since the Unix epoch.
+        lifetime: Seconds for which it is accepted.
+
+    Raises:
+        UnknownLookupError: Forged, of another namespace, too old, or no lookup id at all; which, isn't said.
+    """
+    try:
+        head, _, tail = lookup_id.partition(".")
+        payload, mac = _unb64(head), _unb64(tail)
+        fields = json.loads(payload)
+        key = dict(secrets.tokens).get(fields[0], b"")
+        good = hmac.compare_digest(mac, hmac.digest(key or b"no key", payload, "sha256")[:16])
+        if not (good and key) or fields[1] != namespace:
+            raise UnknownLookupError(_UNKNOWN)
+        _, _, tenant, entry_id, revision, match, similarity, text, nonce, time = fields
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        RecursionError,
+        binascii.Error,
+    ) as error:
+        raise UnknownLookupError(_UNKNOWN) from error
+    if now - time > lifetime:
+        raise UnknownLookupError(_UNKNOWN)
+    return Serving(
+        tenant=tenant,
+        entry_id=entry_id,
+        revision=revision,
+        match="exact" if match == "e" else "semantic",
+        similarity=similarity,
+        text=text,
+        nonce=nonce,
+        time=time,
+    )
+
+
+def new_nonce() -> str:
+    """Return 12 random bytes as text."""
+    return _b64(os.urandom(12))
+
+
+def _b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unb64(text: str) -> bytes:
+    return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)

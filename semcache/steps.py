@@ -1,0 +1,116 @@
+"""What the core asks of the outside: steps that a synchronous and an asynchronous driver perform alike.
+
+The core's operations are generators. Each yields a step and is sent its result, or is thrown what went
+wrong; so every rule is written once, and the two drivers hold nothing but the waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call a method of the store."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait for a future, at most so many seconds; `TimeoutError` after that."""
+
+    future: Future[Any]
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Run something that takes the processor long enough to hold up an event loop."""
+
+    work: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Call the user's model."""
+
+    call: Callable[[Any], Any]
+    argument: Any
+
+
+Step: TypeAlias = Ask | Await | Compute | CallModel
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+def drive(steps: Steps[T], store: Any) -> T:
+    """Perform steps synchronously."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = perform(step, store)
+            except BaseException as error:  # noqa: BLE001 - given to the core, which names what it catches
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+
+
+def perform(step: Step, store: Any) -> Any:
+    """Perform one step."""
+    if isinstance(step, Ask):
+        return getattr(store, step.method)(*step.arguments, **step.options)
+    if isinstance(step, Await):
+        try:
+            return step.future.result(step.timeout)
+        except FutureTimeoutError as error:
+            raise TimeoutError from error
+    if isinstance(step, Compute):
+        return step.work()
+    return step.call(step.argument)
+
+
+async def drive_async(steps: Steps[T], store: Any) -> T:
+    """Perform steps without blocking the event loop."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = await perform_async(step, store)
+            except BaseException as error:  # noqa: BLE001 - given to the core, which names what it catches
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+
+
+async def perform_async(step: Step, store: Any) -> Any:
+    """Perform one step; a model that isn't a coroutine function runs in a thread."""
+    if isinstance(step, Ask):
+        return await getattr(store, step.method)(*step.arguments, **step.options)
+    if isinstance(step, Await):
+        if step.future.done():
+            return step.future.result()
+        # Shielded: others may wait for the same future, and a cancelled waiter must not cancel it.
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(step.future)), step.timeout)
+    if isinstance(step, Compute):
+        return await asyncio.to_thread(step.work)
+    if inspect.iscoroutinefunction(step.call):
+        return await step.call(step.argument)
+    result = await asyncio.to_thread(step.call, step.argument)
+    return await result if inspect.isawaitable(result) else result

@@ -1,0 +1,458 @@
+"""Sending commands to Redis and reading the replies, within a time limit. Knows nothing of entries.
+
+Single servers (and Sentinel's current master) are spoken to over a connection from redis-py's pool, one
+write and the replies in order; a cluster through redis-py's own pipeline. An error reply is returned as
+an exception in its place; a connection that failed is closed, never given back with replies on the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.cluster
+import redis.sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import MaxConnectionsError, NoScriptError, RedisError, ResponseError
+from redis.retry import Retry
+
+from semcache.errors import ConfigurationError, StoreUnavailableError
+from semcache.stores.plans import Command, script_by_sha
+
+POOL_SIZE = 64
+_BATCH = 500
+_BROKEN = (RedisError, OSError, asyncio.TimeoutError)
+
+
+class StoreBusyError(StoreUnavailableError):
+    """All connections are in use, or the server is loading or runs a script."""
+
+
+class Connections(Protocol):
+    """Sends commands in one round trip."""
+
+    cluster: bool
+
+    def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+        """Return one reply per command, in order; error replies are exceptions in the list."""
+        ...
+
+    def client(self) -> Any:
+        """Return a redis-py client, for scans and INFO."""
+        ...
+
+    def close(self) -> None:
+        """Close what this object opened."""
+        ...
+
+
+def unavailable(error: BaseException) -> StoreUnavailableError:
+    """Turn an error of redis-py or the socket into ours."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if (
+        isinstance(error, MaxConnectionsError | redis.exceptions.BusyLoadingError)
+        or "No connection available" in text
+    ):
+        return StoreBusyError(f"the store is busy ({text})")
+    return StoreUnavailableError(f"the store doesn't answer ({text})")
+
+
+def without_script(command: Command) -> Command | None:
+    """Return the EVAL form of an EVALSHA command of ours."""
+    found = script_by_sha(command[1]) if command[0] == "EVALSHA" else None
+    return None if found is None else ("EVAL", found.text, *command[2:])
+
+
+def refuse_decoding(settings: dict[str, Any]) -> None:
+    """Raise if a client decodes replies: entries hold bytes.
+
+    Raises:
+        ConfigurationError: decode_responses is on.
+    """
+    if settings.get("decode_responses"):
+        raise ConfigurationError(
+            "the Redis client was made with decode_responses=True, expected one that returns bytes; "
+            "make a client of its own for semcache, without that option"
+        )
+
+
+class Direct:
+    """One server, through the connection pool of a redis-py client."""
+
+    cluster = False
+
+    def __init__(self, client: redis.Redis, *, owned: bool, revive: Callable[[], None] | None = None) -> None:
+        refuse_decoding(client.connection_pool.connection_kwargs)
+        self._client = client
+        self._pool: Any = client.connection_pool
+        self._owned = owned
+        self._revive = _Reviver(revive) if revive else None
+
+    def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+        end = time.monotonic() + timeout
+        if len(commands) > _BATCH:
+            replies: list[Any] = []
+            for first in range(0, len(commands), _BATCH):
+                replies += self.execute(commands[first : first + _BATCH], end - time.monotonic())
+            return replies
+        try:
+            connection = self._pool.get_connection()
+        except _BROKEN as error:
+            if self._revive is not None:
+                self._revive()
+            raise unavailable(error) from error
+        try:
+            replies = _exchange(connection, commands, end)
+            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if missing:
+                again = [without_script(commands[i]) or commands[i] for i in missing]
+                for i, reply in zip(missing, _exchange(connection, again, end), strict=True):
+                    replies[i] = reply
+            return replies
+        except _BROKEN as error:
+            connection.disconnect()
+            if self._revive is not None:
+                self._revive()
+            raise unavailable(error) from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            self._pool.release(connection)
+
+    def client(self) -> redis.Redis:
+        return self._client
+
+    def close(self) -> None:
+        if self._owned:
+            self._pool.disconnect()
+
+
+def _exchange(connection: Any, commands: Sequence[Command], end: float) -> list[Any]:
+    # One time limit for all: the socket's own is per read, so it is set to what is left before each.
+    _limit(connection, end)
+    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    replies: list[Any] = []
+    for number in range(len(commands)):
+        if number & 15 == 15:
+            _limit(connection, end)
+        try:
+            replies.append(connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            replies.append(error)
+    return replies
+
+
+def _limit(connection: Any, end: float) -> None:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no time left")
+    sock = getattr(connection, "_sock", None)
+    if sock is not None:
+        sock.settimeout(left)
+
+
+class _Reviver:
+    """Runs one revival of the embedded server at a time, beside the requests that fail meanwhile."""
+
+    def __init__(self, revive: Callable[[], None]) -> None:
+        self._revive = revive
+        self._running = threading.Lock()
+
+    def __call__(self) -> None:
+        if self._running.acquire(blocking=False):
+            threading.Thread(target=self._run, name="semcache-revive", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._revive()
+        finally:
+            self._running.release()
+
+
+class Clustered:
+    """A cluster, through redis-py's cluster client."""
+
+    cluster = True
+
+    def __init__(self, client: redis.cluster.RedisCluster, *, owned: bool) -> None:
+        refuse_decoding(client.nodes_manager.connection_kwargs)
+        self._client: Any = client
+        self._owned = owned
+
+    def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+        if timeout <= 0:
+            raise StoreUnavailableError("no time left")
+        try:
+            replies = self._send(commands)
+            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if missing:
+                again = self._send([without_script(commands[i]) or commands[i] for i in missing])
+                for i, reply in zip(missing, again, strict=True):
+                    replies[i] = reply
+        except _BROKEN as error:
+            raise unavailable(error) from error
+        return [_connection_trouble(reply) for reply in replies]
+
+    def _send(self, commands: Sequence[Command]) -> list[Any]:
+        if len(commands) == 1:
+            try:
+                return [self._client.execute_command(*commands[0])]
+            except ResponseError as error:
+                return [error]
+        pipeline = self._client.pipeline()
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies: list[Any] = pipeline.execute(raise_on_error=False)
+        return replies
+
+    def client(self) -> Any:
+        return self._client
+
+    def close(self) -> None:
+        if self._owned:
+            self._client.close()
+
+
+def _connection_trouble(reply: Any) -> Any:
+    if isinstance(reply, _BROKEN) and not isinstance(reply, ResponseError):
+        raise unavailable(reply) from reply
+    return reply
+
+
+class AsyncDirect:
+    """One server, through the connection pool of a redis.asyncio client; one pool per event loop."""
+
+    cluster = False
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        *,
+        owned: bool,
+        revive: Callable[[], None] | None = None,
+    ) -> None:
+        self._make = make
+        self._owned = owned
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
+        self._revive = _Reviver(revive) if revive else None
+
+    def client(self) -> Any:
+        """Return the client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = self._make()
+            refuse_decoding(client.connection_pool.connection_kwargs)
+        return client
+
+    async def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+        end = time.monotonic() + timeout
+        if len(commands) > _BATCH:
+            replies: list[Any] = []
+            for first in range(0, len(commands), _BATCH):
+                replies += await self.execute(commands[first : first + _BATCH], end - time.monotonic())
+            return replies
+        if timeout <= 0:
+            raise StoreUnavailableError("no time left")
+        pool = self.client().connection_pool
+        try:
+            async with asyncio.timeout(timeout):
+                connection = await pool.get_connection()
+                try:
+                    return await self._exchange(connection, commands)
+                except BaseException:
+                    # Also when cancelled: what is still on the wire must not answer somebody else.
+                    await connection.disconnect(nowait=True)
+                    raise
+                finally:
+                    await pool.release(connection)
+        except _BROKEN as error:
+            if self._revive is not None:
+                self._revive()
+            raise unavailable(error) from error
+
+    async def _exchange(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+        replies = await self._say(connection, commands)
+        missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if missing:
+            again = await self._say(connection, [without_script(commands[i]) or commands[i] for i in missing])
+            for i, reply in zip(missing, again, strict=True):
+                replies[i] = reply
+        return replies
+
+    async def _say(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(await connection.read_response(disable_decoding=True))
+            except ResponseError as error:
+                replies.append(error)
+        return replies
+
+    async def close(self) -> None:
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None and self._owned:
+            await client.aclose()
+            await client.connection_pool.disconnect()
+
+
+class AsyncClustered:
+    """A cluster, through redis.asyncio's cluster client."""
+
+    cluster = True
+
+    def __init__(self, make: Callable[[], Any], *, owned: bool) -> None:
+        self._make = make
+        self._owned = owned
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
+
+    def client(self) -> Any:
+        """Return the client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = self._make()
+        return client
+
+    async def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+        if timeout <= 0:
+            raise StoreUnavailableError("no time left")
+        try:
+            async with asyncio.timeout(timeout):
+                replies = await self._send(commands)
+                missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+                if missing:
+                    again = await self._send([without_script(commands[i]) or commands[i] for i in missing])
+                    for i, reply in zip(missing, again, strict=True):
+                        replies[i] = reply
+        except _BROKEN as error:
+            raise unavailable(error) from error
+        return [_connection_trouble(reply) for reply in replies]
+
+    async def _send(self, commands: Sequence[Command]) -> list[Any]:
+        client = self.client()
+        if len(commands) == 1:
+            try:
+                return [await client.execute_command(*commands[0])]
+            except ResponseError as error:
+                return [error]
+        pipeline = client.pipeline()
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        return replies
+
+    async def close(self) -> None:
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None and self._owned:
+            await client.aclose()
+
+
+def connect(url: str, deadline: float, *, revive: Callable[[], None] | None = None) -> Direct | Clustered:
+    """Open connections to a URL; nothing is sent yet, except to a cluster, whose nodes are asked for.
+
+    Args:
+        url: ``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://host:port`` or
+            ``redis+sentinel://host:port,host:port/<service>/<db>``.
+        deadline: Seconds for connecting and for each answer.
+        revive: Called when a server of our own refuses connections.
+    """
+    kind, rest = _scheme(url)
+    settings = _settings(deadline)
+    if kind == "cluster":
+        try:
+            return Clustered(
+                redis.cluster.RedisCluster.from_url(rest, **_cluster_settings(deadline)), owned=True
+            )
+        except _BROKEN as error:
+            raise unavailable(error) from error
+    if kind == "sentinel":
+        hosts, service, options = _sentinel(rest)
+        sentinel: Any = redis.sentinel.Sentinel
+        manager = sentinel(hosts, sentinel_kwargs=dict(settings), **{**settings, **options})
+        return Direct(manager.master_for(service), owned=True, revive=revive)
+    pool = redis.BlockingConnectionPool.from_url(
+        rest, max_connections=POOL_SIZE, timeout=deadline, **settings
+    )
+    return Direct(redis.Redis(connection_pool=pool), owned=True, revive=revive)
+
+
+def connect_async(
+    url: str, deadline: float, *, revive: Callable[[], None] | None = None
+) -> AsyncDirect | AsyncClustered:
+    """The same for asyncio; connections are made inside the event loop that uses them."""
+    kind, rest = _scheme(url)
+    settings = _settings(deadline, asynchronous=True)
+    if kind == "cluster":
+        cluster = redis.asyncio.RedisCluster
+        return AsyncClustered(lambda: cluster.from_url(rest, **_cluster_settings(deadline)), owned=True)
+    if kind == "sentinel":
+        hosts, service, options = _sentinel(rest)
+
+        def master() -> Any:
+            sentinel: Any = redis.asyncio.sentinel.Sentinel
+            manager = sentinel(hosts, sentinel_kwargs=dict(settings), **{**settings, **options})
+            return manager.master_for(service)
+
+        return AsyncDirect(master, owned=True, revive=revive)
+
+    def client() -> Any:
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            rest, max_connections=POOL_SIZE, timeout=deadline, **settings
+        )
+        return redis.asyncio.Redis(connection_pool=pool)
+
+    client_check = urlsplit(rest)
+    refuse_decoding(dict(parse_qsl(client_check.query)))
+    return AsyncDirect(client, owned=True, revive=revive)
+
+
+def _settings(deadline: float, *, asynchronous: bool = False) -> dict[str, Any]:
+    # redis-py's default retries make a refused socket take seconds.
+    retry: Any = redis.asyncio.retry.Retry(NoBackoff(), 0) if asynchronous else Retry(NoBackoff(), 0)
+    limit = max(deadline, 0.05)
+    return {"socket_timeout": limit, "socket_connect_timeout": limit, "retry": retry, "protocol": 2}
+
+
+def _cluster_settings(deadline: float) -> dict[str, Any]:
+    limit = max(deadline, 0.05)
+    return {"socket_timeout": limit, "socket_connect_timeout": limit, "protocol": 2}
+
+
+def _scheme(url: str) -> tuple[str, str]:
+    if not isinstance(url, str):
+        raise ConfigurationError(f"the store is {type(url).__name__}, expected a URL or a redis-py client")
+    scheme, separator, rest = url.partition("://")
+    if scheme in ("redis+cluster", "rediss+cluster"):
+        return "cluster", f"{scheme.removesuffix('+cluster')}://{rest}"
+    if scheme == "redis+sentinel":
+        return "sentinel", rest
+    if separator and scheme in ("redis", "rediss", "unix"):
+        return "direct", url
+    raise ConfigurationError(
+        f"store URL {url!r:.80}, expected redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or memory://"
+    )
+
+
+def _sentinel(rest: str) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
+    hosts, _, path = rest.partition("/")
+    service, _, database = path.partition("/")
+    if not hosts or not service:
+        raise ConfigurationError("expected redis+sentinel://host:port,host:port/<service>[/<db>]")
+    parts = [host.rpartition(":") for host in hosts.split(",")]
+    try:
+        found = [(name, int(port)) for name, _, port in parts]
+        options = {"db": int(database)} if database else {}
+    except ValueError as error:
+        raise ConfigurationError(f"{hosts!r:.80} in a Sentinel URL, expected host:port,host:port") from error
+    return found, service, options

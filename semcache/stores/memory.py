@@ -1,0 +1,354 @@
+"""A store inside the process, for tests, notebooks and platforms without a server; and its asynchronous twin.
+
+It keeps the same promises as Redis for one process and loses everything when the process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from semcache.codec import decode_response
+from semcache.feedback import Complaint, consequence, distinct_raters
+from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from semcache.stores.plans import MAX_BLOCKED, MAX_LOG, MAX_OBSERVATIONS, new_epoch
+from semcache.types import Entry, FeedbackResult, Fence
+
+
+@dataclass
+class _Slot:
+    entry: Entry | None = None
+    fingerprint: str = ""
+    embedding: bytes | None = None
+    gone_at: float | None = None
+    complaints: dict[Complaint, float] = field(default_factory=dict)
+    blocked: set[str] = field(default_factory=set)
+    tomb_us: int = 0
+    tomb_reason: str = ""
+    tomb_count: int = 0
+
+
+class MemoryStore:
+    """Entries in a dictionary. Safe to use from many threads.
+
+    Args:
+        clock: Seconds since the Unix epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Condition()
+        self._epoch = new_epoch()
+        self._version = 0
+        self._generations: dict[str, int] = {}
+        self._slots: dict[str, _Slot] = {}
+        self._log: list[Change] = []
+        self._shared: dict[tuple[str, str], bytes] = {}
+        self._secret: bytes | None = None
+        self._last_us = 0
+
+    def _now_us(self) -> int:
+        # Strictly rising, so that of two events one is always first.
+        self._last_us = max(self._last_us + 1, int(self._clock() * 1e6))
+        return self._last_us
+
+    def _slot(self, entry_id: str) -> _Slot | None:
+        slot = self._slots.get(entry_id)
+        if slot is not None and slot.gone_at is not None and self._clock() >= slot.gone_at:
+            slot.entry, slot.embedding, slot.gone_at = None, None, None
+        return slot
+
+    def _note(
+        self,
+        op: str,
+        entry_id: str = "",
+        scope: str = "",
+        fingerprint: str = "",
+        expires: float | None = None,
+    ) -> None:
+        sequence = self._log[-1].sequence + 1 if self._log else 1
+        self._log.append(Change(sequence, op, self._epoch, entry_id, scope, fingerprint, expires))
+        del self._log[:-MAX_LOG]
+        self._lock.notify_all()
+
+    def read(
+        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+    ) -> View:
+        with self._lock:
+            slots = [self._slot(entry_id) for entry_id in ids]
+            entries = tuple(None if slot is None else slot.entry for slot in slots)
+            known = {name: self._generations.get(name, 0) for name in tags}
+            shared = None if embedding is None else self._shared.get(embedding)
+            return View(entries, (), self._epoch, self._version, 0, known, self._now_us(), shared)
+
+    def put(self, draft: Draft, *, timeout: float) -> PutReply:
+        with self._lock:
+            now = self._now_us()
+            fence = now if draft.fence_us is None else draft.fence_us
+            self._slot(draft.entry_id)
+            slot = self._slots.setdefault(draft.entry_id, _Slot())
+            old = slot.entry
+            if slot.tomb_us and fence <= slot.tomb_us:
+                return PutReply("tombstone", 0, now)
+            if (
+                old is not None
+                and old.state == "live"
+                and old.fence.epoch == draft.epoch
+                and old.fence.time_us > fence
+            ):
+                return PutReply("old_fence", old.revision, now)
+            revision = now if old is None else max(now, old.revision + 1)
+            slot.entry = Entry(
+                entry_id=draft.entry_id,
+                scope=draft.scope,
+                prompt=draft.prompt,
+                response=decode_response(draft.response),
+                tags=draft.tags,
+                fence=Fence(draft.epoch, fence),
+                revision=revision,
+                created_at=now / 1e6,
+                ttl=draft.ttl,
+                confidence=draft.confidence,
+                kind=draft.kind,
+                blocked=frozenset(slot.blocked),
+                obeys=draft.all_tags,
+            )
+            slot.fingerprint, slot.embedding = draft.fingerprint, draft.embedding
+            slot.gone_at = None if draft.keep is None else self._clock() + draft.keep
+            slot.complaints.clear()
+            if draft.shared_embedding is not None:
+                self._shared[(draft.fingerprint, draft.shared_embedding[0])] = draft.shared_embedding[1]
+            fingerprint = draft.fingerprint if draft.embedding is not None else ""
+            self._note("add", draft.entry_id, draft.scope, fingerprint, slot.gone_at)
+            stale = draft.epoch != self._epoch or any(
+                fence <= self._generations.get(t, 0) for t in draft.all_tags
+            )
+            return PutReply("old_fence" if stale else "stored" if old is None else "replaced", revision, now)
+
+    def put_embedding(
+        self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
+    ) -> None:
+        with self._lock:
+            self._shared[(fingerprint, digest)] = data
+
+    def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
+        with self._lock:
+            slot = self._slot(late.entry_id)
+            if slot is None or slot.entry is None or slot.entry.revision != late.revision:
+                return False
+            slot.embedding, slot.fingerprint = late.embedding, late.fingerprint
+            self._note("add", late.entry_id, late.scope, late.fingerprint, late.expires_at)
+            return True
+
+    def withdraw(
+        self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        with self._lock:
+            live = []
+            for entry_id in ids:
+                self._slot(entry_id)
+                slot = self._slots.setdefault(entry_id, _Slot())
+                if slot.entry is not None and slot.entry.state == "live":
+                    live.append(entry_id)
+                self._bury(entry_id, slot, reason, keep)
+            return Withdrawn(tuple(live), self._now_us(), "memory")
+
+    def _bury(self, entry_id: str, slot: _Slot, reason: str, keep: float) -> None:
+        slot.tomb_us, slot.tomb_reason, slot.tomb_count = self._now_us(), reason, slot.tomb_count + 1
+        slot.complaints.clear()
+        if slot.entry is not None:
+            slot.entry = replace(slot.entry, state="withdrawn")
+            slot.gone_at = self._clock() + keep
+        self._note("withdraw", entry_id)
+
+    def raise_generations(
+        self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
+    ) -> Withdrawn:
+        with self._lock:
+            now = self._now_us()
+            for name in names:
+                self._generations[name] = max(self._generations.get(name, 0), now - round(before * 1e6))
+            self._version += 1
+            self._note("tag")
+            return Withdrawn((), now, "memory")
+
+    def restore(self, entry_id: str, *, timeout: float) -> bool:
+        with self._lock:
+            slot = self._slot(entry_id)
+            if slot is None or slot.entry is None:
+                return False
+            now = self._now_us()
+            slot.entry = replace(
+                slot.entry, state="live", fence=Fence(self._epoch, now), created_at=now / 1e6,
+                revision=max(now, slot.entry.revision + 1),
+            )  # fmt: skip
+            slot.tomb_us = 0
+            slot.complaints.clear()
+            slot.gone_at = None if slot.entry.ttl is None else self._clock() + slot.entry.ttl
+            self._note("add", entry_id, slot.entry.scope, slot.fingerprint, slot.gone_at)
+            return True
+
+    def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult:
+        with self._lock:
+            slot, now = self._slot(mark.entry_id), self._clock()
+            entry = None if slot is None else slot.entry
+            if (
+                slot is None
+                or entry is None
+                or entry.state != "live"
+                or mark.revision not in (None, entry.revision)
+            ):
+                return FeedbackResult("none", mark.entry_id)
+            slot.complaints = {c: when for c, when in slot.complaints.items() if when >= now - mark.window}
+            if mark.verdict == 1:
+                slot.complaints = {c: w for c, w in slot.complaints.items() if c.principal != mark.principal}
+                slot.blocked.discard(f"{mark.text}@{mark.principal}")
+            if mark.verdict == -1:
+                complaint = Complaint(mark.about, entry.revision, mark.principal, mark.nonce, mark.text)
+                slot.complaints[complaint] = now
+            if mark.verdict != 0 and mark.about == "match" and mark.similarity is not None:
+                seen = (*entry.observations, (round(mark.similarity, 4), mark.verdict == 1))
+                entry = slot.entry = replace(entry, observations=seen[-MAX_OBSERVATIONS:])
+            if mark.verdict != -1:
+                slot.entry = replace(entry, blocked=frozenset(slot.blocked))
+                raters = distinct_raters(slot.complaints, mark.about)
+                return FeedbackResult("recorded" if mark.verdict else "none", mark.entry_id, raters)
+            action, raters, everyone = consequence(slot.complaints, mark.about, mark.text, mark.raters)
+            if mark.about == "match" and len(slot.blocked) < MAX_BLOCKED:
+                slot.blocked.add(mark.text if everyone else f"{mark.text}@{mark.principal}")
+                slot.entry = replace(entry, blocked=frozenset(slot.blocked))
+            if action == "withdrawn":
+                self._bury(
+                    mark.entry_id, slot, "feedback" if mark.about == "answer" else "feedback:match", mark.keep
+                )
+            return FeedbackResult(action, mark.entry_id, raters)
+
+    def members(self, scope: str, fingerprint: str, *, timeout: float) -> list[tuple[str, float | None]]:
+        with self._lock:
+            return [
+                (entry_id, slot.gone_at)
+                for entry_id in list(self._slots)
+                if (slot := self._slot(entry_id)) is not None
+                and slot.entry is not None
+                and slot.entry.scope == scope
+                and slot.fingerprint == fingerprint
+                and slot.embedding is not None
+            ]
+
+    def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
+        with self._lock:
+            slots = [self._slot(entry_id) for entry_id in ids]
+            return [None if slot is None else slot.embedding for slot in slots]
+
+    def changes(self, after: int, *, count: int, block: float) -> list[Change]:
+        with self._lock:
+            if block and (not self._log or self._log[-1].sequence <= after):
+                self._lock.wait(block)
+            first = bisect_right(self._log, after, key=lambda change: change.sequence)
+            return self._log[first : first + count]
+
+    def position(self, *, timeout: float) -> tuple[str, int]:
+        with self._lock:
+            return self._epoch, self._log[-1].sequence if self._log else 0
+
+    def secret(self, offer: bytes, *, timeout: float) -> bytes:
+        with self._lock:
+            self._secret = self._secret or offer
+            return self._secret
+
+    def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
+        with self._lock:
+            found = [
+                Tombstone(
+                    entry_id, slot.tomb_us / 1e6, slot.tomb_reason, slot.tomb_count,
+                    slot.entry.prompt if slot.entry else "", slot.entry.response.text if slot.entry else "",
+                )
+                for entry_id, slot in self._slots.items()
+                if slot.tomb_us and (slot.entry is None or slot.entry.state == "withdrawn")
+            ]  # fmt: skip
+            return sorted(found, key=lambda tomb: -tomb.withdrawn_at)[:limit]
+
+    def scan(self, *, count: int = 500) -> Iterator[list[Entry]]:
+        with self._lock:
+            slots = [self._slot(entry_id) for entry_id in list(self._slots)]
+            entries = [slot.entry for slot in slots if slot is not None and slot.entry is not None]
+        for first in range(0, len(entries), count):
+            yield entries[first : first + count]
+
+    def info(self, *, timeout: float) -> Mapping[str, str]:
+        return {"redis_version": "none (memory store)"}
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class AsyncMemoryStore:
+    """The asynchronous twin: the same entries, from a `MemoryStore` that may be shared."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self._store = MemoryStore() if store is None else store
+
+    async def read(
+        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+    ) -> View:
+        return self._store.read(ids, tags, embedding=embedding, timeout=timeout)
+
+    async def put(self, draft: Draft, *, timeout: float) -> PutReply:
+        return self._store.put(draft, timeout=timeout)
+
+    async def put_embedding(
+        self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
+    ) -> None:
+        self._store.put_embedding(fingerprint, digest, data, ttl, timeout=timeout)
+
+    async def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
+        return self._store.attach(late, timeout=timeout)
+
+    async def withdraw(
+        self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        return self._store.withdraw(ids, reason, keep=keep, durability=durability, timeout=timeout)
+
+    async def raise_generations(
+        self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
+    ) -> Withdrawn:
+        return self._store.raise_generations(names, before=before, durability=durability, timeout=timeout)
+
+    async def restore(self, entry_id: str, *, timeout: float) -> bool:
+        return self._store.restore(entry_id, timeout=timeout)
+
+    async def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult:
+        return self._store.feedback(mark, durability=durability, timeout=timeout)
+
+    async def members(
+        self, scope: str, fingerprint: str, *, timeout: float
+    ) -> list[tuple[str, float | None]]:
+        return self._store.members(scope, fingerprint, timeout=timeout)
+
+    async def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
+        return self._store.embeddings(ids, timeout=timeout)
+
+    async def changes(self, after: int, *, count: int, block: float) -> list[Change]:
+        return self._store.changes(after, count=count, block=0.0)
+
+    async def position(self, *, timeout: float) -> tuple[str, int]:
+        return self._store.position(timeout=timeout)
+
+    async def secret(self, offer: bytes, *, timeout: float) -> bytes:
+        return self._store.secret(offer, timeout=timeout)
+
+    async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
+        return self._store.tombstones(limit=limit, timeout=timeout)
+
+    async def scan(self, *, count: int = 500) -> AsyncIterator[list[Entry]]:
+        for batch in self._store.scan(count=count):
+            yield batch
+
+    async def info(self, *, timeout: float) -> Mapping[str, str]:
+        return self._store.info(timeout=timeout)
+
+    async def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,155 @@
+"""The operations of a Redis store as steps: each yields plans and is sent their results. No I/O.
+
+Most operations are one plan. Those that need a second say why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from semcache.codec import FIELDS, decode_entry
+from semcache.errors import StoreUnavailableError, UndecodableError
+from semcache.keys import Keys
+from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from semcache.stores.plans import Plan, Plans
+from semcache.types import Entry, FeedbackResult
+
+T = TypeVar("T")
+DURABLE_WAIT: Final = 2.0  # seconds that a withdrawal waits for disk or replicas
+Steps = Generator[Plan[Any], Any, T]
+
+
+class Operations:
+    """What a store does, in terms of round trips."""
+
+    def __init__(self, namespace: str, *, cluster: bool = False) -> None:
+        self.keys = Keys(namespace)
+        self.plans = Plans(self.keys, cluster=cluster)
+
+    def read(self, ids: Sequence[str], tags: Sequence[str], embedding: tuple[str, str] | None) -> Steps[View]:
+        view: View = yield self.plans.read(ids, tags, embedding)
+        if view.epoch:
+            return view
+        # A store without an epoch is new or was flushed: give it one, and read again under it.
+        yield self.plans.begin()
+        view = yield self.plans.read(ids, tags, embedding)
+        if not view.epoch:
+            raise StoreUnavailableError(
+                "the store doesn't keep its epoch; is its memory full or flushed all the time?"
+            )
+        return view
+
+    def put(self, draft: Draft) -> Steps[PutReply]:
+        reply: PutReply = yield self.plans.put(draft)
+        return reply
+
+    def put_embedding(self, fingerprint: str, digest: str, data: bytes, ttl: float) -> Steps[None]:
+        yield self.plans.put_embedding(fingerprint, digest, data, ttl)
+
+    def attach(self, late: LateEmbedding) -> Steps[bool]:
+        done: bool = yield self.plans.attach(late)
+        if done:
+            expires = "inf" if late.expires_at is None else repr(late.expires_at)
+            yield self.plans.announce(late.epoch, late.entry_id, late.scope, late.fingerprint, expires)
+        return done
+
+    def withdraw(self, ids: Sequence[str], reason: str, keep: float, durability: str) -> Steps[Withdrawn]:
+        done: Withdrawn = yield self.plans.withdraw(ids, reason, keep, durability)
+        return done
+
+    def raise_generations(self, names: Sequence[str], before: float, durability: str) -> Steps[Withdrawn]:
+        done: Withdrawn = yield self.plans.raise_generations(names, before, durability)
+        return done
+
+    def restore(self, entry_id: str) -> Steps[bool]:
+        # The epoch lives in another slot than the entry, and the log needs what the script found.
+        epoch: str = yield self.plans.begin()
+        done, scope, fingerprint, expiry = yield self.plans.restore(entry_id, epoch)
+        if done:
+            expires = repr(float(expiry) / 1000) if expiry else "inf"
+            yield self.plans.announce(epoch, entry_id, scope, fingerprint, expires)
+        return bool(done)
+
+    def feedback(self, mark: Mark, durability: str) -> Steps[FeedbackResult]:
+        result: FeedbackResult = yield self.plans.feedback(mark, durability)
+        if result.action == "withdrawn":
+            yield self.plans.announce_withdrawal(mark.entry_id, "feedback")
+        return result
+
+    def members(self, scope: str, fingerprint: str) -> Steps[list[tuple[str, float | None]]]:
+        found: list[tuple[str, float | None]] = yield self.plans.members(scope, fingerprint)
+        return found
+
+    def embeddings(self, ids: Sequence[str]) -> Steps[list[bytes | None]]:
+        found: list[bytes | None] = yield self.plans.embeddings(ids)
+        return found
+
+    def changes(self, after: int, count: int, block: float) -> Steps[list[Change]]:
+        found: list[Change] = yield self.plans.changes(after, count, max(1, round(block * 1000)))
+        return found
+
+    def position(self) -> Steps[tuple[str, int]]:
+        found: tuple[str, int] = yield self.plans.position()
+        return found
+
+    def secret(self, offer: bytes) -> Steps[bytes]:
+        found: bytes = yield self.plans.secret(offer)
+        return found
+
+    def tombstones(self, limit: int) -> Steps[list[Tombstone]]:
+        names: list[str] = yield self.plans.tombstones(limit)
+        found: list[Tombstone] = yield self.plans.tombstone_details(names)
+        return found
+
+    def decode(self, keys: Sequence[bytes], replies: Sequence[Any]) -> list[Entry]:
+        """Turn scanned keys and their fields into entries; what can't be read is left out."""
+        entries = []
+        for key, reply in zip(keys, replies, strict=True):
+            try:
+                entry = decode_entry(self.keys.entry_id(key.decode()), reply[:-1])
+                if entry is not None:
+                    entries.append(replace(entry, obeys=tuple(json.loads(reply[-1] or b"[]"))))
+            except (UndecodableError, ValueError, TypeError):
+                continue
+        return entries
+
+    def entry_commands(self, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        """Commands that read scanned keys."""
+        return [("HMGET", key, *FIELDS, "obeys") for key in keys]
+
+
+def server_facts(info: Mapping[str, Any]) -> dict[str, str]:
+    """Pick from INFO and what doctor and stats need."""
+    wanted = (
+        "redis_version", "valkey_version", "redis_mode", "role", "aof_enabled", "rdb_last_save_time",
+        "maxmemory", "maxmemory_policy", "used_memory", "evicted_keys", "run_id", "used_cpu_user", "used_cpu_sys",
+        "connected_slaves", "uptime_in_seconds",
+    )  # fmt: skip
+    return {name: str(info[name]) for name in wanted if name in info}
+
+
+def with_wait(plan: Plan[Any], *, cluster: bool) -> tuple[list[tuple[Any, ...]], float]:
+    """Return a plan's commands, with the wait for durability that it asks for, and the seconds that may take.
+
+    In a cluster the wait would go to some node, not to the ones written: it isn't sent, and isn't claimed.
+    """
+    limit = round(DURABLE_WAIT * 1000)
+    if cluster or plan.durable == "memory":
+        return plan.commands, 0.0
+    wait = ("WAITAOF", 1, 0, limit) if plan.durable == "local" else ("WAIT", 1, limit)
+    return [*plan.commands, wait], DURABLE_WAIT + 0.5
+
+
+def read_replies(plan: Plan[Any], replies: Sequence[Any]) -> Any:
+    """Read a plan's replies; a result that says what was durable gets the server's word on it."""
+    if len(replies) == len(plan.commands):
+        return plan.read(list(replies))
+    result, word = plan.read(list(replies[:-1])), replies[-1]
+    if isinstance(word, list) and word and int(word[0]) >= 1:
+        return replace(result, durability="local")
+    if isinstance(word, int) and word >= 1:
+        return replace(result, durability=f"replicas:{word}")
+    return result

@@ -1,0 +1,457 @@
+"""What each operation of the store says to Redis, and how it reads the replies. No I/O.
+
+A plan is a list of commands for one round trip and a function of their replies; `redis` sends plans,
+synchronously and asynchronously.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Generic, TypeVar
+
+from semcache.codec import FIELDS, decode_entry, decode_response, entry_fields
+from semcache.errors import StoreUnavailableError, UndecodableError
+from semcache.keys import Keys
+from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from semcache.types import Entry, FeedbackResult
+
+T = TypeVar("T")
+Command = tuple[Any, ...]
+
+MAX_LOG = 100_000
+MAX_OBSERVATIONS = 64
+MAX_BLOCKED = 256
+MAX_LISTED = 100_000
+EMBEDDING_TTL = 7 * 86400.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script of this package; `keys` says how many keys it declares."""
+
+    name: str
+    text: str
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[T]):
+    """Commands of one round trip and what their replies mean.
+
+    Attributes:
+        commands: Each a tuple of command name and arguments.
+        read: Turns the replies into a result; a reply may be an exception.
+        durable: What to wait for after the commands: ``memory``, ``local`` or ``replicas``.
+    """
+
+    commands: list[Command]
+    read: Callable[[list[Any]], T]
+    durable: str = "memory"
+
+
+@cache
+def script(name: str) -> Script:
+    """Load a Lua script by name."""
+    text = files("semcache.stores").joinpath("lua", f"{name}.lua").read_text("utf-8")
+    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+@cache
+def script_by_sha(sha: str) -> Script | None:
+    """Find a loaded script by its digest."""
+    names = (
+        "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback",
+    )  # fmt: skip
+    return next((script(name) for name in names if script(name).sha == sha), None)
+
+
+def call(name: str, keys: Sequence[str], *arguments: Any) -> Command:
+    """Return the EVALSHA command of a script."""
+    return ("EVALSHA", script(name).sha, len(keys), *keys, *arguments)
+
+
+class Plans:
+    """The plans of one namespace."""
+
+    def __init__(self, keys: Keys, *, cluster: bool = False) -> None:
+        self.keys = keys
+        self._cluster = cluster
+
+    # reading
+
+    def read(self, ids: Sequence[str], tags: Sequence[str], embedding: tuple[str, str] | None) -> Plan[View]:
+        """Entries, then generations and clock: what was read first is judged by what was read last."""
+        commands: list[Command] = [("HMGET", self.keys.entry(entry_id), *FIELDS) for entry_id in ids]
+        if embedding is not None:
+            commands.append(("GET", self.keys.embedding(*embedding)))
+        commands += self._generations(tags)
+        count = len(ids)
+
+        def parse(replies: list[Any]) -> View:
+            entries: list[Entry | None] = []
+            undecodable: list[str] = []
+            for entry_id, reply in zip(ids, replies, strict=False):
+                try:
+                    entries.append(decode_entry(entry_id, _wrong_type(reply)))
+                except UndecodableError:
+                    entries.append(None)
+                    undecodable.append(entry_id)
+            blob = replies[count] if embedding is not None else None
+            epoch, version, floor, generations, time_us = self._read_generations(replies, tags)
+            return View(
+                tuple(entries),
+                tuple(undecodable),
+                epoch,
+                version,
+                floor,
+                generations,
+                time_us,
+                blob if isinstance(blob, bytes) else None,
+            )
+
+        return Plan(commands, parse)
+
+    def _generations(self, tags: Sequence[str]) -> list[Command]:
+        if self._cluster:
+            return [call("generations", [self.keys.gens], new_epoch(), *tags)]
+        names = ["=" + tag for tag in tags]
+        return [("HMGET", self.keys.gens, "#epoch", "#version", "#floor", *names), ("TIME",)]
+
+    def _read_generations(
+        self, replies: list[Any], tags: Sequence[str]
+    ) -> tuple[str, int, int, dict[str, int], int]:
+        if self._cluster:
+            seconds, micros, *values = check(replies[-1])
+        else:
+            values, (seconds, micros) = check(replies[-2]), check(replies[-1])
+        epoch = values[0].decode() if values[0] else ""
+        generations = {tag: int(value or 0) for tag, value in zip(tags, values[3:], strict=True)}
+        time_us = int(seconds) * 1_000_000 + int(micros)
+        return epoch, int(values[1] or 0), int(values[2] or 0), generations, time_us
+
+    def begin(self) -> Plan[str]:
+        """Give the store an epoch if it has none; returns the epoch."""
+        command = call("generations", [self.keys.gens], new_epoch())
+        return Plan([command], lambda replies: check(replies[0])[2].decode())
+
+    def members(self, scope: str, fingerprint: str) -> Plan[list[tuple[str, float | None]]]:
+        """Entries of a scope with their expiry in seconds."""
+        commands: list[Command] = [("ZRANGE", self.keys.members(fingerprint, scope), 0, -1, "WITHSCORES")]
+
+        def parse(replies: list[Any]) -> list[tuple[str, float | None]]:
+            flat = check(replies[0])
+            pairs = (
+                flat
+                if flat and isinstance(flat[0], list | tuple)
+                else list(zip(flat[::2], flat[1::2], strict=True))
+            )
+            return [
+                (_text(name), None if float(score) == float("inf") else float(score)) for name, score in pairs
+            ]
+
+        return Plan(commands, parse)
+
+    def embeddings(self, ids: Sequence[str]) -> Plan[list[bytes | None]]:
+        """Stored embeddings of entries."""
+        commands: list[Command] = [("HGET", self.keys.entry(entry_id), "embedding") for entry_id in ids]
+        return Plan(commands, lambda replies: [r if isinstance(r, bytes) else None for r in replies])
+
+    def changes(self, after: int, count: int, block_ms: int) -> Plan[list[Change]]:
+        """The log after a position, waiting for the first record."""
+        commands: list[Command] = [
+            ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.log, f"{after}-0")
+        ]
+
+        return Plan(commands, lambda replies: [_change(record) for record in _records(check(replies[0]))])
+
+    def position(self) -> Plan[tuple[str, int]]:
+        """Epoch and the newest sequence number."""
+        commands: list[Command] = [
+            ("HGET", self.keys.gens, "#epoch"),
+            ("XREVRANGE", self.keys.log, "+", "-", "COUNT", 1),
+        ]
+
+        def parse(replies: list[Any]) -> tuple[str, int]:
+            epoch, newest = check(replies[0]), check(replies[1])
+            return _text(epoch or b""), int(_text(newest[0][0]).split("-")[0]) if newest else 0
+
+        return Plan(commands, parse)
+
+    # writing
+
+    def put(self, draft: Draft) -> Plan[PutReply]:
+        """The entry's truth in one script; then its hints, members and log, in the same round trip."""
+        keys = self.keys
+        entry = keys.entry(draft.entry_id)
+        pairs = entry_fields(
+            entry_id=draft.entry_id,
+            scope=draft.scope,
+            prompt=draft.prompt,
+            response=draft.response,
+            tags=draft.tags,
+            confidence=draft.confidence,
+            kind=draft.kind,
+            embedding=draft.embedding,
+            fingerprint=draft.fingerprint,
+            obeys=draft.all_tags,
+            extra={"cost": draft.cost} if draft.cost else None,
+        )
+        beside = [entry, *(keys.beside(what, draft.entry_id) for what in ("tomb", "downs", "blocked"))]
+        commands: list[Command] = [
+            call("put", beside, draft.epoch, "" if draft.fence_us is None else draft.fence_us,
+                 _ms(draft.ttl), _ms(draft.keep), *pairs)
+        ]  # fmt: skip
+        expires = "inf" if draft.expires_at is None else repr(draft.expires_at)
+        if draft.embedding is not None:
+            members = keys.members(draft.fingerprint, draft.scope)
+            commands.append(("ZREMRANGEBYSCORE", members, "-inf", f"({draft.now!r}"))
+            commands.append(("ZADD", members, expires, draft.entry_id))
+        if draft.shared_embedding is not None:
+            digest, data = draft.shared_embedding
+            commands.append(
+                ("SET", keys.embedding(draft.fingerprint, digest), data, "PX", _ms(EMBEDDING_TTL))
+            )
+        fingerprint = draft.fingerprint if draft.embedding is not None else ""
+        commands += [
+            self._log("add", draft.epoch, draft.entry_id, draft.scope, fingerprint, expires),
+            call("announced", [entry]),
+            ("ZADD", keys.versions, repr(draft.now), draft.entry_id.rsplit("/", 1)[0]),
+            *self._generations(draft.all_tags),
+        ]
+
+        def parse(replies: list[Any]) -> PutReply:
+            outcome, revision, time_us = check(replies[0])
+            for reply in replies[1:]:
+                check(reply)
+            epoch, _, floor, generations, _ = self._read_generations(replies, draft.all_tags)
+            stale = draft.fence_us is not None and (
+                draft.fence_us <= floor or any(draft.fence_us <= when for when in generations.values())
+            )
+            word = _text(outcome)
+            if word in ("stored", "replaced") and (stale or epoch != draft.epoch):
+                word = "old_fence"
+            return PutReply(word, int(revision), int(time_us))
+
+        return Plan(commands, parse)
+
+    def put_embedding(self, fingerprint: str, digest: str, data: bytes, ttl: float) -> Plan[None]:
+        """Keep an embedding in the shared cache."""
+        commands: list[Command] = [("SET", self.keys.embedding(fingerprint, digest), data, "PX", _ms(ttl))]
+        return Plan(commands, lambda replies: _nothing(check(replies[0])))
+
+    def attach(self, late: LateEmbedding) -> Plan[bool]:
+        """Give an entry its embedding."""
+        arguments = (late.revision, late.embedding, late.fingerprint)
+        commands: list[Command] = [call("attach", [self.keys.entry(late.entry_id)], *arguments)]
+        return Plan(commands, lambda replies: bool(check(replies[0])))
+
+    def withdraw(self, ids: Sequence[str], reason: str, keep: float, durability: str) -> Plan[Withdrawn]:
+        """Withdraw entries by name: truth first, then log and list."""
+        keys = self.keys
+        commands: list[Command] = []
+        for entry_id in ids:
+            beside = [keys.entry(entry_id), keys.beside("tomb", entry_id), keys.beside("downs", entry_id)]
+            commands.append(call("withdraw", beside, reason, _ms(keep)))
+        commands += [self._log("withdraw", "", entry_id) for entry_id in ids]
+        commands += self._listed(ids)
+
+        def parse(replies: list[Any]) -> Withdrawn:
+            for reply in replies:
+                check(reply)
+            live = tuple(i for i, reply in zip(ids, replies, strict=False) if int(reply[0]))
+            return Withdrawn(live, max(int(reply[1]) for reply in replies[: len(ids)]), "memory")
+
+        return Plan(commands, parse, durability)
+
+    def raise_generations(self, names: Sequence[str], before: float, durability: str) -> Plan[Withdrawn]:
+        """Raise generations: one write, whatever the number of entries."""
+        commands: list[Command] = [
+            call("raise", [self.keys.gens], new_epoch(), round(before * 1e6), *names),
+            self._log("tag", ""),
+        ]
+
+        def parse(replies: list[Any]) -> Withdrawn:
+            for reply in replies:
+                check(reply)
+            return Withdrawn((), int(replies[0][1]), "memory")
+
+        return Plan(commands, parse, durability)
+
+    def restore(self, entry_id: str, epoch: str) -> Plan[tuple[bool, str, str, str]]:
+        """Bring a withdrawn entry back; returns (done, scope, fingerprint, expiry in ms or '')."""
+        keys = self.keys
+        beside = [keys.entry(entry_id), keys.beside("tomb", entry_id), keys.beside("downs", entry_id)]
+        commands: list[Command] = [call("restore", beside, epoch, ""), ("ZREM", keys.withdrawn, entry_id)]
+
+        def parse(replies: list[Any]) -> tuple[bool, str, str, str]:
+            done, _, scope, fingerprint, expiry = check(replies[0])
+            return bool(int(done)), _text(scope), _text(fingerprint), _text(expiry)
+
+        return Plan(commands, parse)
+
+    def announce(self, epoch: str, entry_id: str, scope: str, fingerprint: str, expires: str) -> Plan[None]:
+        """Tell the members and the log of an entry that is live again."""
+        commands: list[Command] = [
+            ("ZADD", self.keys.members(fingerprint, scope), expires, entry_id),
+            self._log("add", epoch, entry_id, scope, fingerprint, expires),
+        ]
+        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+
+    def feedback(self, mark: Mark, durability: str) -> Plan[FeedbackResult]:
+        """Record one verdict and decide, in one script."""
+        keys = self.keys
+        beside = [
+            keys.entry(mark.entry_id),
+            *(keys.beside(w, mark.entry_id) for w in ("downs", "tomb", "blocked")),
+        ]
+        commands: list[Command] = [
+            call("feedback", beside, mark.verdict, mark.about, "" if mark.revision is None else mark.revision,
+                 mark.principal, mark.nonce, mark.text, "" if mark.similarity is None else f"{mark.similarity:.4f}",
+                 mark.raters, int(mark.window * 1e6), _ms(mark.keep), MAX_OBSERVATIONS, MAX_BLOCKED)
+        ]  # fmt: skip
+
+        def parse(replies: list[Any]) -> FeedbackResult:
+            action, raters, _, _, _ = check(replies[0])
+            word: Any = _text(action)
+            return FeedbackResult(word, mark.entry_id, int(raters))
+
+        return Plan(commands, parse, durability)
+
+    def announce_withdrawal(self, entry_id: str, reason: str) -> Plan[None]:
+        """Log, list and queue for regeneration what feedback withdrew."""
+        commands: list[Command] = [
+            self._log("withdraw", "", entry_id),
+            *self._listed([entry_id]),
+            ("XADD", self.keys.refresh, "MAXLEN", "~", MAX_LOG, "*", "entry", entry_id, "why", reason),
+        ]
+        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+
+    def secret(self, offer: bytes) -> Plan[bytes]:
+        """Adopt the namespace's secret, or set it."""
+        commands: list[Command] = [("SET", self.keys.secret, offer, "NX"), ("GET", self.keys.secret)]
+
+        def parse(replies: list[Any]) -> bytes:
+            value = check(replies[1])
+            if not isinstance(value, bytes):
+                raise StoreUnavailableError("the store lost the namespace's secret between two commands")
+            return value
+
+        return Plan(commands, parse)
+
+    def tombstones(self, limit: int) -> Plan[list[str]]:
+        """Names of withdrawn entries, newest first."""
+        commands: list[Command] = [("ZREVRANGE", self.keys.withdrawn, 0, limit - 1)]
+        return Plan(commands, lambda replies: [_text(name) for name in check(replies[0])])
+
+    def tombstone_details(self, ids: Sequence[str]) -> Plan[list[Tombstone]]:
+        """What is known of withdrawn entries; names whose tombstone is gone are left out."""
+        commands: list[Command] = []
+        for entry_id in ids:
+            commands.append(("HMGET", self.keys.beside("tomb", entry_id), "time", "reason", "count"))
+            commands.append(("HMGET", self.keys.entry(entry_id), "prompt", "response", "state"))
+
+        def parse(replies: list[Any]) -> list[Tombstone]:
+            found = []
+            for number, entry_id in enumerate(ids):
+                (time, reason, count), (prompt, response, state) = (
+                    check(replies[2 * number]),
+                    check(replies[2 * number + 1]),
+                )
+                if time is None or state == b"live":
+                    continue
+                text = decode_response(response).text if response else ""
+                found.append(
+                    Tombstone(
+                        entry_id, int(time) / 1e6, _text(reason), int(count), _text(prompt or b""), text
+                    )
+                )
+            return found
+
+        return Plan(commands, parse)
+
+    def _listed(self, ids: Sequence[str]) -> list[Command]:
+        # This process's clock orders a list for people; nothing is decided by it.
+        now = f"{time.time():.6f}"
+        commands: list[Command] = [("ZADD", self.keys.withdrawn, now, entry_id) for entry_id in ids]
+        return [*commands, ("ZREMRANGEBYRANK", self.keys.withdrawn, 0, -MAX_LISTED - 1)]
+
+    def _log(
+        self,
+        op: str,
+        epoch: str,
+        entry_id: str = "",
+        scope: str = "",
+        fingerprint: str = "",
+        expires: str = "inf",
+    ) -> Command:
+        return call(
+            "announce", [self.keys.log], MAX_LOG, "op", op, "epoch", epoch, "entry", entry_id, "scope", scope,
+            "encoder", fingerprint, "expires", expires,
+        )  # fmt: skip
+
+
+def new_epoch() -> str:
+    """Return a random name for an epoch."""
+    return secrets.token_hex(8)
+
+
+def check(reply: Any) -> Any:
+    """Return a reply, or raise `StoreUnavailableError` if it is an error."""
+    if isinstance(reply, Exception):
+        raise StoreUnavailableError(f"the store answered: {reply}") from reply
+    return reply
+
+
+def _wrong_type(reply: Any) -> Any:
+    """A key of the wrong type is an undecodable entry; any other error is the store's."""
+    if isinstance(reply, Exception):
+        if "WRONGTYPE" in str(reply):
+            raise UndecodableError(str(reply)) from reply
+        check(reply)
+    return reply
+
+
+def _records(streams: Any) -> list[Any]:
+    """Unwrap XREAD's reply, which is a list of streams in RESP2 and a mapping in RESP3."""
+    if not streams:
+        return []
+    records = next(iter(streams.values())) if isinstance(streams, Mapping) else streams[0][1]
+    if records and isinstance(records[0], list) and records[0] and isinstance(records[0][0], list | tuple):
+        records = records[0]  # redis-py's own RESP3 form
+    return list(records)
+
+
+def _change(record: Any) -> Change:
+    id_, fields = record
+    if isinstance(fields, Mapping):
+        named = {_text(k): _text(v) for k, v in fields.items()}
+    else:
+        named = {_text(k): _text(v) for k, v in zip(fields[::2], fields[1::2], strict=True)}
+    expires = named.get("expires", "inf")
+    return Change(
+        sequence=int(_text(id_).split("-")[0]),
+        op=named.get("op", ""),
+        epoch=named.get("epoch", ""),
+        entry_id=named.get("entry", ""),
+        scope=named.get("scope", ""),
+        fingerprint=named.get("encoder", ""),
+        expires_at=None if expires == "inf" else float(expires),
+    )
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else str(max(1, round(seconds * 1000)))
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _nothing(_: object) -> None:
+    return None

@@ -1,0 +1,207 @@
+"""Redis stores: the operations of `operations`, sent over `connections`, synchronously and asynchronously."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from semcache.stores.connections import AsyncClustered, AsyncDirect, Clustered, Direct, unavailable
+from semcache.stores.operations import Operations, Steps, read_replies, server_facts, with_wait
+from semcache.types import Entry, FeedbackResult
+
+T = TypeVar("T")
+
+
+class RedisStore:
+    """The store of a synchronous cache."""
+
+    def __init__(self, connections: Direct | Clustered, namespace: str) -> None:
+        self._connections = connections
+        self._operations = Operations(namespace, cluster=connections.cluster)
+
+    def _run(self, steps: Steps[T], timeout: float) -> T:
+        try:
+            plan = next(steps)
+            while True:
+                commands, wait = with_wait(plan, cluster=self._connections.cluster)
+                replies = self._connections.execute(commands, timeout + wait)
+                plan = steps.send(read_replies(plan, replies))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def read(
+        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+    ) -> View:
+        return self._run(self._operations.read(ids, tags, embedding), timeout)
+
+    def put(self, draft: Draft, *, timeout: float) -> PutReply:
+        return self._run(self._operations.put(draft), timeout)
+
+    def put_embedding(
+        self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
+    ) -> None:
+        self._run(self._operations.put_embedding(fingerprint, digest, data, ttl), timeout)
+
+    def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
+        return self._run(self._operations.attach(late), timeout)
+
+    def withdraw(
+        self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        return self._run(self._operations.withdraw(ids, reason, keep, durability), timeout)
+
+    def raise_generations(
+        self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
+    ) -> Withdrawn:
+        return self._run(self._operations.raise_generations(names, before, durability), timeout)
+
+    def restore(self, entry_id: str, *, timeout: float) -> bool:
+        return self._run(self._operations.restore(entry_id), timeout)
+
+    def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult:
+        return self._run(self._operations.feedback(mark, durability), timeout)
+
+    def members(self, scope: str, fingerprint: str, *, timeout: float) -> list[tuple[str, float | None]]:
+        return self._run(self._operations.members(scope, fingerprint), timeout)
+
+    def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
+        return self._run(self._operations.embeddings(ids), timeout)
+
+    def changes(self, after: int, *, count: int, block: float) -> list[Change]:
+        return self._run(self._operations.changes(after, count, block), block + 2.0)
+
+    def position(self, *, timeout: float) -> tuple[str, int]:
+        return self._run(self._operations.position(), timeout)
+
+    def secret(self, offer: bytes, *, timeout: float) -> bytes:
+        return self._run(self._operations.secret(offer), timeout)
+
+    def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
+        return self._run(self._operations.tombstones(limit), timeout)
+
+    def scan(self, *, count: int = 500) -> Iterator[list[Entry]]:
+        batch: list[bytes] = []
+        pattern = self._operations.keys.prefix + "entry:*"
+        try:
+            for key in self._connections.client().scan_iter(match=pattern, count=count):
+                batch.append(key)
+                if len(batch) >= count:
+                    yield self._entries(batch)
+                    batch = []
+        except OSError as error:
+            raise unavailable(error) from error
+        if batch:
+            yield self._entries(batch)
+
+    def _entries(self, keys: Sequence[bytes]) -> list[Entry]:
+        replies = self._connections.execute(self._operations.entry_commands(keys), 10.0)
+        return self._operations.decode(keys, replies)
+
+    def info(self, *, timeout: float) -> Mapping[str, str]:
+        return server_facts(_node_info(self._connections.client().info()))
+
+    def close(self) -> None:
+        self._connections.close()
+
+
+class AsyncRedisStore:
+    """The store of an asynchronous cache."""
+
+    def __init__(self, connections: AsyncDirect | AsyncClustered, namespace: str) -> None:
+        self._connections = connections
+        self._operations = Operations(namespace, cluster=connections.cluster)
+
+    async def _run(self, steps: Steps[T], timeout: float) -> T:
+        try:
+            plan = next(steps)
+            while True:
+                commands, wait = with_wait(plan, cluster=self._connections.cluster)
+                replies = await self._connections.execute(commands, timeout + wait)
+                plan = steps.send(read_replies(plan, replies))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def read(
+        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+    ) -> View:
+        return await self._run(self._operations.read(ids, tags, embedding), timeout)
+
+    async def put(self, draft: Draft, *, timeout: float) -> PutReply:
+        return await self._run(self._operations.put(draft), timeout)
+
+    async def put_embedding(
+        self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
+    ) -> None:
+        await self._run(self._operations.put_embedding(fingerprint, digest, data, ttl), timeout)
+
+    async def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
+        return await self._run(self._operations.attach(late), timeout)
+
+    async def withdraw(
+        self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        return await self._run(self._operations.withdraw(ids, reason, keep, durability), timeout)
+
+    async def raise_generations(
+        self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
+    ) -> Withdrawn:
+        return await self._run(self._operations.raise_generations(names, before, durability), timeout)
+
+    async def restore(self, entry_id: str, *, timeout: float) -> bool:
+        return await self._run(self._operations.restore(entry_id), timeout)
+
+    async def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult:
+        return await self._run(self._operations.feedback(mark, durability), timeout)
+
+    async def members(
+        self, scope: str, fingerprint: str, *, timeout: float
+    ) -> list[tuple[str, float | None]]:
+        return await self._run(self._operations.members(scope, fingerprint), timeout)
+
+    async def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
+        return await self._run(self._operations.embeddings(ids), timeout)
+
+    async def changes(self, after: int, *, count: int, block: float) -> list[Change]:
+        return await self._run(self._operations.changes(after, count, block), block + 2.0)
+
+    async def position(self, *, timeout: float) -> tuple[str, int]:
+        return await self._run(self._operations.position(), timeout)
+
+    async def secret(self, offer: bytes, *, timeout: float) -> bytes:
+        return await self._run(self._operations.secret(offer), timeout)
+
+    async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
+        return await self._run(self._operations.tombstones(limit), timeout)
+
+    async def scan(self, *, count: int = 500) -> AsyncIterator[list[Entry]]:
+        batch: list[bytes] = []
+        pattern = self._operations.keys.prefix + "entry:*"
+        try:
+            async for key in self._connections.client().scan_iter(match=pattern, count=count):
+                batch.append(key)
+                if len(batch) >= count:
+                    yield await self._entries(batch)
+                    batch = []
+        except OSError as error:
+            raise unavailable(error) from error
+        if batch:
+            yield await self._entries(batch)
+
+    async def _entries(self, keys: Sequence[bytes]) -> list[Entry]:
+        replies = await self._connections.execute(self._operations.entry_commands(keys), 10.0)
+        return self._operations.decode(keys, replies)
+
+    async def info(self, *, timeout: float) -> Mapping[str, str]:
+        return server_facts(_node_info(await self._connections.client().info()))
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+
+def _node_info(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """INFO of a server; of a cluster, that of its first node."""
+    first = next(iter(info.values()), None)
+    return first if isinstance(first, Mapping) else info
