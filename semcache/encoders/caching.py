@@ -52,7 +52,8 @@ def quantise(embedding: Embedding) -> bytes:
     """Return a float32 scale, little-endian, and one int8 per dimension."""
     largest = float(np.abs(embedding).max()) or 1.0
     levels = np.rint(embedding * (127.0 / largest)).astype(np.int8)
-    return struct.pack("<f", largest / 127.0) + levels.tobytes()
+    packed: bytes = struct.pack("<f", largest / 127.0) + levels.tobytes()
+    return packed
 
 
 def dequantise(data: bytes, dim: int) -> Embedding | None:
