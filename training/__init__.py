@@ -1,0 +1,1 @@
+"""Training of semcache's own encoder; not part of the distribution. Start with README.md."""

