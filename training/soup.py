@@ -1,6 +1,6 @@
 """Average models: the cheap guard against forgetting.
 
-    python -m training.soup runs/soup runs/a/model=0.4 runs/b/model=0.4 base=0.2
+    python -m training.soup training/out/soup training/out/a/model=0.4 training/out/b/model=0.4 base=0.2
 
 `base` stands for the packaged all-MiniLM-L6-v2.
 """

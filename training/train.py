@@ -1,6 +1,6 @@
 """Train an encoder for caching: cosines that say "same answer", not "same topic".
 
-    python -m training.train --out runs/main
+    python -m training.train --out training/out/main
 
 Loss: logistic loss on the cosine with learnt scale and threshold, plus in-batch ranking on the
 same=1 pairs, plus a pull towards the base model's cosines between unrelated texts of the batch.
