@@ -29,7 +29,7 @@ SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107  # sun_path without
 # Locks on these are slow, lost on reconnection or seen by one machine only, and an append-only file on them
 # is not safe against another machine.
 _NETWORK = re.compile(
-    r"9p|acfs|afpfs|afs|autofs|beegfs|ceph|cifs|coda|davfs|gfs2?|glusterfs|gpfs|lustre|ncpfs|nfs[34]?|ocfs2|orangefs"
+    r"9p|acfs|afpfs|afs|beegfs|ceph|cifs|coda|davfs|gfs2?|glusterfs|gpfs|lustre|ncpfs|nfs[34]?|ocfs2|orangefs"
     r"|panfs|pvfs2|smb[23]|smbfs|vboxsf|webdav|fuse\.(blobfuse2?|ceph|curlftpfs|davfs2|gcsfuse|gdfs|glusterfs|goofys"
     r"|hdfs|juicefs|lustre|mfs|moosefs|mount-s3|rclone|s3fs|sshfs|vmhgfs-fuse)|(fuse\.)?grpcfuse"
 )
@@ -53,13 +53,14 @@ def default_folder(environ: Mapping[str, str], *, platform: str, home: Path) -> 
     return (Path(base) if os.path.isabs(base) else home / ".local" / "share") / "semcache"
 
 
-def prepare_data_folder(folder: Path) -> None:
+def prepare_data_folder(folder: Path, *, mounts: Iterable[Mount] | None = None) -> None:
     """Make the folder if it is missing, and see that it is private and on a local file system.
 
     Args:
         folder: Absolute, without symbolic links.
+        mounts: The mount table; None reads the system's.
     """
-    mount = mount_of(str(folder), _mounts())
+    mount = mount_of(str(folder), _mounts() if mounts is None else mounts)
     if mount is not None and is_network(mount):
         raise EmbeddedServerError(
             f"the data folder {folder} is on a network file system ({mount.kind} at {mount.point}), where file locks "
@@ -95,9 +96,12 @@ def prepare_data_folder(folder: Path) -> None:
 def choose_socket(folder: Path, environ: Mapping[str, str]) -> Path:
     """Return the path of the socket for a data folder; makes the private folder that holds it.
 
-    The name is a hash of the folder's real path, so that every process of this user comes to the same one.
+    The name is a hash of the folder's real path, so that every process of this user comes to the same one, and of
+    its inode, so that a folder removed under its server and made again doesn't get the old one's socket.
     """
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:20] + ".sock"
+    found = folder.stat()
+    identity = b"%d %d %s" % (found.st_dev, found.st_ino, os.fsencode(folder))
+    name = hashlib.sha256(identity).hexdigest()[:20] + ".sock"
     for runtime in _runtime_folders(environ):
         path = runtime / name
         if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:

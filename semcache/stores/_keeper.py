@@ -17,7 +17,6 @@ The locks that must end with a function are unlocked, not only closed, for the s
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -56,16 +55,14 @@ def take_lock(path: str, *, exclusive: bool, deadline: float) -> int | None:
         The descriptor, or None when another process held the lock until the deadline.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    taken = False
     try:
-        while not _try_lock(descriptor, exclusive=exclusive):
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                return None
+        while not (taken := _try_lock(descriptor, exclusive=exclusive)) and time.monotonic() < deadline:
             time.sleep(0.005)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    finally:
+        if not taken:
+            os.close(descriptor)
+    return descriptor if taken else None
 
 
 def _try_lock(descriptor: int, *, exclusive: bool) -> bool:
@@ -84,11 +81,14 @@ def drop_lock(descriptor: int) -> None:
 
 def is_locked(path: str, *, exclusive: bool) -> bool:
     """Tell whether somebody holds a lock that excludes an exclusive (or a shared) one."""
-    descriptor = take_lock(path, exclusive=exclusive, deadline=0.0)
-    if descriptor is None:
-        return True
-    drop_lock(descriptor)
-    return False
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try_lock(descriptor, exclusive=exclusive)
+    finally:
+        drop_lock(descriptor)
 
 
 def space() -> str:
@@ -100,11 +100,11 @@ def space() -> str:
 
 
 def write_record(folder: str, socket_path: str) -> None:
-    """Tell the users of a folder where its server listens."""
-    draft = os.path.join(folder, f"{RECORD}.new")
+    """Tell the users of a folder, our working directory, where its server listens."""
+    draft = f"{RECORD}.new"
     with open(draft, "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "socket": socket_path, "space": space()}, file)
-    os.replace(draft, os.path.join(folder, RECORD))
+        json.dump({"pid": os.getpid(), "folder": folder, "socket": socket_path, "space": space()}, file)
+    os.replace(draft, RECORD)
 
 
 def server_command(binary: str, socket_path: str) -> list[str]:
@@ -127,6 +127,8 @@ def _die_with_parent() -> Callable[[], None] | None:
     """Return what the server's process does before it becomes the server; the library is loaded beforehand."""
     if not sys.platform.startswith("linux"):
         return None
+    import ctypes  # here, for the users of this module
+
     libc = ctypes.CDLL(None)
     parent = os.getpid()
 
@@ -155,12 +157,11 @@ def _recorded_socket() -> str | None:
         return None
 
 
-def _take_server_lock(deadline: float) -> int:
+def _take_server_lock(orphan_socket: str | None, deadline: float) -> int:
     descriptor = take_lock(SERVER_LOCK, exclusive=True, deadline=0.0)
+    if descriptor is None and orphan_socket is not None:
+        _end_orphan(orphan_socket)
     if descriptor is None:
-        orphan = _recorded_socket()
-        if orphan is not None:
-            _end_orphan(orphan)
         descriptor = take_lock(SERVER_LOCK, exclusive=True, deadline=deadline)
     if descriptor is None:
         raise NotKeptError("an earlier server of this folder is still running and doesn't end")
@@ -211,8 +212,9 @@ def keep(binary: str, folder: str, socket_path: str, *, deadline: float) -> None
     os.chdir(folder)
     if take_lock(KEEPER_LOCK, exclusive=True, deadline=deadline) is None:
         raise NotKeptError("another keeper of this folder is running and doesn't end")
-    server_lock = _take_server_lock(deadline)
-    write_record(".", socket_path)
+    earlier = _recorded_socket()
+    write_record(folder, socket_path)
+    server_lock = _take_server_lock(earlier, deadline)
     server = _spawn(binary, socket_path, server_lock)
     _say(SPAWNED)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
@@ -229,6 +231,10 @@ def main(binary: str, folder: str, socket_path: str, seconds: str) -> None:
     if os.fork():
         os._exit(0)
     os.umask(0o077)
+    signal.pthread_sigmask(
+        signal.SIG_SETMASK, ()
+    )  # what the starting thread blocked or ignored is not for us
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for ignored in (signal.SIGHUP, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     try:

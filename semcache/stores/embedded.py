@@ -47,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 _STEP = 0.01  # seconds between two looks
 _GRACE = 2.0  # seconds for a living server to listen before its socket counts as lost
 _CLOSING = 5.0  # seconds that closing waits for the server to end
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_ENVIRONMENT = ("PATH", "HOME", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # no keys, no locale
 _INSTEAD = "use a server with redis://… instead, or the memory store"
 
 _start_locks: set[int] = set()  # descriptors held by threads of this process
@@ -76,6 +76,7 @@ class _Record:
     """What the keeper of a folder wrote down; it holds as long as the keeper's lock."""
 
     pid: int
+    folder: str
     socket: str
     space: str
 
@@ -96,7 +97,8 @@ class EmbeddedServer:
         self.folder = folder
         self._start_timeout = start_timeout
         self._socket = ""
-        self._holds: list[int] = []  # one descriptor, or none once closed; its methods are atomic
+        self._holds: list[int] = []  # one descriptor, or none; a list because its methods are atomic
+        self._closed = False
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str] | None = None, *, start_timeout: float = 15.0) -> Self:
@@ -139,7 +141,7 @@ class EmbeddedServer:
         """See that the server lives, and start it again when it was killed. Call it when refused.
 
         Raises:
-            EmbeddedServerError: It doesn't start.
+            EmbeddedServerError: It doesn't start, or this use was closed.
         """
         deadline = time.monotonic() + self._start_timeout
         try:
@@ -151,13 +153,14 @@ class EmbeddedServer:
                 self._bring_up(deadline)
         except OSError as error:
             raise EmbeddedServerError(
-                f"the data folder {self.folder} can't be used: {error.strerror} ({error.filename}); it must belong "
-                f"to this user, on a local file system with locks; otherwise {_INSTEAD}"
+                f"the server of {self.folder} can't be used: {error}; the folder and its files must belong to this "
+                f"user, on a local file system with locks; otherwise {_INSTEAD}"
             ) from error
 
     def close(self) -> None:
         """Give up this use. After the last one of all processes the server writes its data and ends."""
-        if not self._let_go() or not self.folder.exists():
+        self._closed = True
+        if not self._let_go():
             return
         deadline = time.monotonic() + _CLOSING
         with suppress(OSError):  # a folder that vanishes meanwhile has nothing to wait for
@@ -180,7 +183,7 @@ class EmbeddedServer:
     def _hold(self, deadline: float) -> None:
         """Hold the folder's shared lock; again, when somebody removed the file."""
         path = str(self.folder / _keeper.USERS_LOCK)
-        with suppress(IndexError, FileNotFoundError):
+        with suppress(IndexError, OSError):  # not held yet, or the file is gone
             held, there = os.fstat(self._holds[0]), os.stat(path)
             if (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino):
                 return
@@ -192,14 +195,18 @@ class EmbeddedServer:
             )
         self._let_go()
         self._holds.append(descriptor)
+        if self._closed:
+            self._let_go()
+            raise EmbeddedServerError(f"this use of the server of {self.folder} was closed; open it again")
 
     def _let_go(self) -> bool:
         """Close, but never unlock: the lock may be a parent's or a child's as well."""
-        try:
-            os.close(self._holds.pop())
-        except IndexError:
-            return False
-        return True
+        held = False
+        with suppress(IndexError):
+            while True:
+                os.close(self._holds.pop())
+                held = True
+        return held
 
     def _is_unused(self) -> bool:
         """Tell whether the keeper has taken the users' lock, or is about to."""
@@ -242,15 +249,8 @@ class EmbeddedServer:
             if self._is_up():
                 return
             record = _read_record(self.folder)
-            if record is not None and record.space != _keeper.space():
-                raise EmbeddedServerError(
-                    f"the server of {self.folder} runs in another container, and its socket {record.socket} can't be "
-                    "reached from here; give each container a folder of its own, or use a server with redis://…"
-                )
             if record is not None and time.monotonic() > patience:
-                _LOG.warning("the embedded server lost its socket %s and is started again", record.socket)
-                with suppress(ProcessLookupError):
-                    os.kill(record.pid, signal.SIGTERM)  # its lock is held, so this is the keeper
+                self._end_unreachable(record)
                 patience = deadline
             if time.monotonic() > deadline:
                 raise EmbeddedServerError(
@@ -259,8 +259,27 @@ class EmbeddedServer:
             time.sleep(_STEP)
         self._start(deadline)
 
+    def _earlier_socket(self) -> str | None:
+        """Return the socket of the server before, so that clients of a killed one find the next one."""
+        record = _read_record(self.folder)
+        if record is None or record.folder != str(
+            self.folder
+        ):  # a copied folder brings its original's record
+            return None
+        return record.socket if is_private(Path(record.socket).parent, user=os.geteuid()) else None
+
+    def _end_unreachable(self, record: _Record) -> None:
+        if record.space != _keeper.space():
+            raise EmbeddedServerError(
+                f"the server of {self.folder} runs in another container, and its socket {record.socket} can't be "
+                "reached from here; give each container a folder of its own, or use a server with redis://…"
+            )
+        _LOG.warning("the embedded server lost its socket %s and is started again", record.socket)
+        with suppress(ProcessLookupError):
+            os.kill(record.pid, signal.SIGTERM)  # the keeper's: its lock is held
+
     def _start(self, deadline: float) -> None:
-        path = _keep_socket(_read_record(self.folder)) or str(choose_socket(self.folder, os.environ))
+        path = self._earlier_socket() or str(choose_socket(self.folder, os.environ))
         log = self.folder / _keeper.LOG
         keeper = _launch(str(self.folder), path, seconds=max(0.1, deadline - time.monotonic()))
         assert keeper.stdout is not None
@@ -300,16 +319,10 @@ def _failure(folder: Path, log: Path, words: bytes) -> str:
 def _read_record(folder: Path) -> _Record | None:
     try:
         fields = json.loads((folder / _keeper.RECORD).read_text(encoding="utf-8"))
-        return _Record(pid=int(fields["pid"]), socket=str(fields["socket"]), space=str(fields["space"]))
+        folder, path, space = (str(fields[name]) for name in ("folder", "socket", "space"))
+        return _Record(pid=int(fields["pid"]), folder=folder, socket=path, space=space)
     except (OSError, ValueError, KeyError, TypeError):
         return None  # not written yet, or of another version: as if there were none
-
-
-def _keep_socket(record: _Record | None) -> str | None:
-    """Return the socket of the server before, so that clients of a killed one find the next one."""
-    if record is None or not is_private(Path(record.socket).parent, user=os.geteuid()):
-        return None
-    return record.socket
 
 
 def _launch(folder: str, socket_path: str, *, seconds: float) -> subprocess.Popen[bytes]:
@@ -324,7 +337,17 @@ def _launch(folder: str, socket_path: str, *, seconds: float) -> subprocess.Pope
         cwd="/",
         env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
     )
-    process.wait()
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise EmbeddedServerError(
+            f"{process.args!r} didn't start within {seconds:g} s; the machine may be overloaded: try again with a "
+            f"longer start_timeout, or {_INSTEAD}"
+        ) from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            process.wait()
     return process
 
 
