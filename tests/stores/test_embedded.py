@@ -20,7 +20,8 @@ import redis
 import semcache
 from semcache.errors import EmbeddedServerError
 from semcache.stores import _keeper
-from semcache.stores.embedded import EmbeddedServer, _binary
+from semcache.stores._launch import find_binary
+from semcache.stores.embedded import EmbeddedServer
 
 ROOT = Path(semcache.__file__).parents[1]
 LINUX = sys.platform.startswith("linux")
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.timeout(60)  # a lost answer of another process must no
 
 # A user in a process of its own: it obeys one word a line and answers with one line.
 USER = """
-import os, sys
+import os, signal, sys
 from semcache.stores.embedded import EmbeddedServer
 server, child = None, 0
 for line in iter(lambda: sys.stdin.readline(), ""):
@@ -47,17 +48,19 @@ for line in iter(lambda: sys.stdin.readline(), ""):
         reads, writes = os.pipe()
         child = os.fork()
         if child == 0:  # the child obeys the pipe; the parent goes on with its own input
-            os.close(writes)
+            signal.alarm(60)  # nobody may be left to kill it
             sys.stdin = os.fdopen(reads)
         else:
-            os.close(reads)
             print(child, flush=True)
     elif word.startswith("child "):
         os.write(writes, word.removeprefix("child ").encode() + b"\\n")
     elif word == "start and fork":  # another thread forks while this one starts the server
         with server._starting(0.0):
-            if os.fork() == 0:
-                print(os.getpid(), flush=True)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                signal.pause()
+            print(child, flush=True)
             sys.stdin.readline()
 """
 
@@ -75,6 +78,8 @@ class User:
             env={**os.environ, **environ},
         )
 
+        self.children: list[int] = []
+
     def tell(self, word: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(word + "\n")
@@ -88,7 +93,12 @@ class User:
         self.tell(word)
         return self.answer()
 
+    def fork(self, word: str = "fork") -> int:
+        self.children.append(int(self.ask(word)))
+        return self.children[-1]
+
     def kill(self) -> None:
+        """Kill the process, and leave its children alone."""
         self.process.kill()
         self.process.communicate()
 
@@ -104,7 +114,10 @@ def start() -> Iterator[Callable[..., User]]:
 
     yield start_one
     for user in users:
-        user.kill()
+        user.process.kill()
+        for child in filter(is_alive, user.children):
+            os.kill(child, signal.SIGKILL)
+        user.process.communicate()  # its children held its output
 
 
 def eventually(condition: Callable[[], bool], *, within: float = 10.0) -> bool:
@@ -423,14 +436,14 @@ def test_a_forked_child_keeps_the_server_as_its_parent_does(
     user = start(tmp_path)
     path = user.ask("open")
     pid = server_pid(path)
-    child = int(user.ask("fork"))
+    child = user.fork()
 
-    os.kill(user.process.pid if first == "parent" else child, signal.SIGKILL)
-    if first == "parent":
-        user.process.wait()
+    first_pid, last_pid = (user.process.pid, child) if first == "parent" else (child, user.process.pid)
+    os.kill(first_pid, signal.SIGKILL)
+    assert eventually(lambda: not is_alive(first_pid))
+    assert not _keeper.is_locked(str(tmp_path / _keeper.USERS_LOCK), exclusive=False)  # the keeper waits on
     assert server_pid(path) == pid
-    assert not _keeper.is_locked(str(tmp_path / _keeper.USERS_LOCK), exclusive=False)
-    os.kill(child if first == "parent" else user.process.pid, signal.SIGKILL)
+    os.kill(last_pid, signal.SIGKILL)
 
     assert eventually(lambda: not is_alive(pid))
 
@@ -441,7 +454,7 @@ def test_a_forked_child_that_closes_does_not_end_its_parents_server(
     user = start(tmp_path)
     path = user.ask("open")
     pid = server_pid(path)
-    user.ask("fork")
+    user.fork()
     user.tell("child close")
 
     assert user.answer() == "closed"
@@ -453,7 +466,7 @@ def test_a_forked_child_that_closes_does_not_end_its_parents_server(
 def test_a_forked_child_can_open_and_ensure_for_itself(tmp_path: Path, start: Callable[..., User]) -> None:
     user = start(tmp_path)
     path = user.ask("open")
-    user.ask("fork")
+    user.fork()
     os.kill(server_pid(path), signal.SIGKILL)
     user.tell("child ensure")
 
@@ -468,7 +481,7 @@ def test_a_child_forked_during_a_start_does_not_block_later_starts(
 ) -> None:
     user = start(tmp_path)
     path = user.ask("open")
-    child = int(user.ask("start and fork"))
+    child = user.fork("start and fork")
     user.process.kill()  # in the middle of the start; the child lives on
     user.process.wait()
     os.kill(server_pid(path), signal.SIGKILL)
@@ -476,7 +489,6 @@ def test_a_child_forked_during_a_start_does_not_block_later_starts(
     with EmbeddedServer.open(tmp_path, start_timeout=5.0) as server:
         assert is_alive(child)
         assert server_pid(server.socket_path)
-    os.kill(child, signal.SIGKILL)
 
 
 def test_a_lost_socket_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -521,7 +533,7 @@ def test_a_server_without_a_keeper_is_ended_before_the_next_one_starts(tmp_path:
         path = server.socket_path
     lock = _keeper.take_lock(str(tmp_path / _keeper.SERVER_LOCK), exclusive=True, deadline=0.0)
     assert lock is not None
-    orphan = subprocess.Popen(_keeper.server_command(_binary(), path), cwd=tmp_path, pass_fds=[lock])
+    orphan = subprocess.Popen(_keeper.server_command(find_binary(), path), cwd=tmp_path, pass_fds=[lock])
     os.close(lock)
     try:
         assert eventually(lambda: os.path.exists(path))
@@ -531,6 +543,35 @@ def test_a_server_without_a_keeper_is_ended_before_the_next_one_starts(tmp_path:
     finally:
         orphan.kill()
         orphan.wait()
+
+
+def test_an_open_waits_for_a_server_that_loads_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedServer.open(tmp_path) as server, client_of(server.socket_path) as client:
+        with client.pipeline(transaction=False) as pipe:
+            for number in range(8_000):
+                pipe.set(f"key:{number}", "x")
+            pipe.execute()
+        path = server.socket_path
+    monkeypatch.chdir(tmp_path)
+    lock = _keeper.take_lock(_keeper.KEEPER_LOCK, exclusive=True, deadline=0.0)
+    assert lock is not None
+    _keeper.write_record(str(tmp_path), path)
+    command = [
+        *_keeper.server_command(find_binary(), path),
+        "--key-load-delay",
+        "-8",
+    ]  # a short sleep every eight keys
+    slow = subprocess.Popen(command)
+    try:
+        assert eventually(lambda: os.path.exists(path))
+        with EmbeddedServer.open(tmp_path) as server, client_of(server.socket_path) as client:
+            assert client.get("key:7999") == b"x"
+    finally:
+        slow.kill()
+        slow.wait()
+        os.close(lock)
 
 
 def append_only_file(folder: Path) -> Path:

@@ -114,7 +114,12 @@ def test_a_data_folder_on_a_network_file_system_is_refused_before_it_is_made(tmp
 def test_the_default_folder_follows_the_platform(
     environ: dict[str, str], platform: str, expected: str
 ) -> None:
-    assert default_folder(environ, platform=platform, home=Path("/home/ada")) == Path(expected)
+    assert default_folder({"HOME": "/home/ada", **environ}, platform=platform) == Path(expected)
+
+
+def test_a_user_without_a_home_folder_is_told_to_name_one() -> None:
+    with pytest.raises(EmbeddedServerError, match="SEMCACHE_HOME"):
+        default_folder({"HOME": "~"}, platform="linux")
 
 
 def test_a_new_or_empty_data_folder_becomes_private(tmp_path: Path) -> None:
