@@ -231,9 +231,8 @@ def main(binary: str, folder: str, socket_path: str, seconds: str) -> None:
     if os.fork():
         os._exit(0)
     os.umask(0o077)
-    signal.pthread_sigmask(
-        signal.SIG_SETMASK, ()
-    )  # what the starting thread blocked or ignored is not for us
+    # What the starting thread blocked or ignored is not for us, nor for the server.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for ignored in (signal.SIGHUP, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 import semcache
 from semcache.errors import EmbeddedServerError
@@ -131,7 +133,7 @@ def eventually(condition: Callable[[], bool], *, within: float = 10.0) -> bool:
 
 
 def client_of(socket_path: str) -> redis.Redis:
-    return redis.Redis(unix_socket_path=socket_path)
+    return redis.Redis(unix_socket_path=socket_path, retry=Retry(NoBackoff(), 0))
 
 
 def server_pid(socket_path: str) -> int:
