@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -285,14 +286,18 @@ def test_a_path_of_thousands_of_bytes_is_fine(tmp_path: Path) -> None:
 def test_the_url_works_whatever_the_runtime_folder_is_called(
     tmp_path: Path, start: Callable[..., User]
 ) -> None:
-    runtime = tmp_path / "run #1 100%"
-    runtime.mkdir(mode=0o700)
-    user = start(tmp_path / "data", XDG_RUNTIME_DIR=str(runtime))
-    path = user.ask("open")
-
-    with EmbeddedServer.open(tmp_path / "data") as server, redis.from_url(server.url) as client:
-        assert server.socket_path == path  # although this process would have chosen another
-        assert client.ping()
+    runtime = Path(tempfile.mkdtemp(suffix=" #1 100% ?"))  # pytest's folders are too long for a socket
+    try:
+        user = start(tmp_path, XDG_RUNTIME_DIR=str(runtime))
+        path = user.ask("open")
+        with EmbeddedServer.open(tmp_path) as server, redis.from_url(server.url) as client:
+            assert (
+                server.socket_path == path == str(next(runtime.glob("semcache/*")))
+            )  # not this process's choice
+            assert client.ping()
+            user.kill()
+    finally:
+        shutil.rmtree(runtime)
 
 
 def test_the_surroundings_of_the_starting_process_do_not_matter(
@@ -515,6 +520,39 @@ def test_a_folder_removed_while_in_use_is_made_again(tmp_path: Path) -> None:
         assert eventually(lambda: not is_alive(old))  # nobody holds it any more
         assert server_pid(server.socket_path)
     assert is_over(folder)
+
+
+def test_a_hold_on_a_removed_folder_is_taken_again_when_another_process_made_it_anew(
+    tmp_path: Path, start: Callable[..., User]
+) -> None:
+    folder = tmp_path / "data"
+    with EmbeddedServer.open(folder) as server:
+        shutil.rmtree(folder)
+        other = start(folder)
+        path = other.ask("open")
+        server.ensure()
+        assert other.ask("close") == "closed"
+
+        assert server.socket_path == path
+        assert server_pid(path)
+
+
+def test_a_server_that_outlives_its_keeper_keeps_the_next_one_from_its_folder(tmp_path: Path) -> None:
+    with EmbeddedServer.open(tmp_path) as server, client_of(server.socket_path) as client:
+        client.set("answer", "42")
+        pid = server_pid(server.socket_path)
+        os.kill(pid, signal.SIGSTOP)  # so that it can't follow its keeper yet
+        try:
+            os.kill(keeper_pid(tmp_path), signal.SIGKILL)
+            with pytest.raises(EmbeddedServerError, match=r"is still running|didn't answer"):
+                EmbeddedServer.open(tmp_path, start_timeout=1.5)
+            assert is_alive(pid)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        server.ensure()
+
+        assert server_pid(server.socket_path) != pid
+        assert client.get("answer") == b"42"
 
 
 def test_a_copied_folder_does_not_take_its_originals_socket(tmp_path: Path) -> None:
