@@ -139,6 +139,7 @@ class Core:
         self.own: OrderedDict[str, int] = OrderedDict()
         self.late: deque[LateEmbedding] = deque(maxlen=10_000)  # embeddings to be written by the follower
         self.encoded = False  # whether the encoder has answered in this process
+        self.followed: tuple[str, int] | None = None  # (epoch, log position) before the first rows were read
         self.epoch = ""
         self._mirror: dict[str, int] = {}
         self._mirror_of: tuple[str, int] = ("", -1)
@@ -352,6 +353,10 @@ class Core:
         """Drop everything that was learnt from the store: copies, rows, scopes."""
         self.local.drop()
         self.flights.ground()
+        self.forget_rows()
+
+    def forget_rows(self) -> None:
+        """Drop what the index holds; scopes are read anew when they are asked for."""
         with self.lock:
             self.loaded.clear()
             self.own.clear()
@@ -598,6 +603,9 @@ class Core:
                 if self.index is not None:
                     self.index.drop_scope(old)
         try:
+            if self.followed is None:
+                position = yield self._ask("position", timeout=look.left())
+                self.followed = self.followed or position
             members = yield self._ask("members", scope_id, self.fingerprint, timeout=look.left())
             if members:
                 # Rows are hints worth having for later lookups too: the model shouldn't pay for a slow start.
@@ -745,6 +753,7 @@ class Core:
                 yield from self._read(look, (), None)
             sure = response.confidence if confidence is None else confidence
             draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
+            self.expect_own(identity.entry_id)
             reply: PutReply = yield self._ask("put", draft, timeout=max(look.left(), 0.05))
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
@@ -753,6 +762,8 @@ class Core:
                     "put", replace(draft, epoch=self.epoch), timeout=max(look.left(), 0.05)
                 )
         except (StoreUnavailableError, TimeoutError) as error:
+            if look.identity is not None:
+                self.is_own(look.identity.entry_id)
             reason = self._failure(error, look)
             return Stored("store_unavailable" if reason == "store_busy" else reason)
         self.breaker.succeeded()
@@ -830,13 +841,25 @@ class Core:
             return ttl
         return ttl * (1.0 - self.policy.ttl_jitter * (int(digest[:8], 16) / 0xFFFFFFFF))
 
+    def expect_own(self, entry_id: str) -> None:
+        """Note that the log will tell of an entry that this process put itself."""
+        with self.lock:
+            self.own[entry_id] = self.own.get(entry_id, 0) + 1
+            while len(self.own) > 10_000:
+                self.own.popitem(last=False)
+
+    def is_own(self, entry_id: str) -> bool:
+        """Return whether a record of the log is about this process's own put; asked once per record."""
+        with self.lock:
+            count = self.own.pop(entry_id, 0)
+            if count > 1:
+                self.own[entry_id] = count - 1
+            return count > 0
+
     def _add_own(self, identity: Identity, embedding: Embedding, expires_at: float | None) -> None:
         with self.lock:
             if identity.scope not in self.loaded:
                 return  # a later lookup will load the whole scope
-            self.own[identity.entry_id] = self.own.get(identity.entry_id, 0) + 1
-            while len(self.own) > 10_000:
-                self.own.popitem(last=False)
         self.index_of(len(embedding)).add(
             identity.scope, [identity.entry_id], embedding.reshape(1, -1), [expires_at]
         )

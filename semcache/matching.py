@@ -1,45 +1,33 @@
-"""Which matcher goes with an encoder and a policy; and the plain one, which knows only cosine."""
+"""Which matcher goes with an encoder and a policy."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from semcache.policy import Policy
-from semcache.protocols import Judgement, Matcher
-from semcache.types import Finding
-
-STRICT = 0.92
-TOLERANCE = 1e-6  # two runs of one encoder differ by this much
-
-
-class ThresholdMatcher:
-    """Cosine similarity against a threshold, and nothing else.
-
-    Args:
-        threshold: Least similarity of a hit, in [-1, 1], inclusive.
-    """
-
-    def __init__(self, threshold: float) -> None:
-        self._threshold = threshold
-        self.floor = threshold - TOLERANCE
-
-    def judge(
-        self,
-        query: str,
-        stored: str,
-        similarity: float,
-        *,
-        threshold: float | None = None,
-        runner_up: float | None = None,
-        answer_language: str | None = None,
-        explain: bool = False,
-    ) -> Judgement:
-        """Judge one pair; see `protocols.Matcher`."""
-        least = self._threshold if threshold is None else max(threshold, self._threshold)
-        passes = similarity >= least - TOLERANCE
-        detail = f"similarity {similarity:.4f}, needed {least:.4f}"
-        finding = Finding("threshold", "pass" if passes else "refuse", detail)
-        return Judgement(None if passes else "below_threshold", None, (finding,) if explain else (), detail)
+from semcache.protocols import Matcher
+from semcache.verify import CalibratedMatcher, Calibration, ThresholdMatcher, calibration_for
 
 
 def default_matcher(fingerprint: str, policy: Policy) -> Matcher:
-    """Return the matcher that a policy and an encoder ask for."""
-    return ThresholdMatcher(STRICT if policy.threshold is None else policy.threshold)
+    """Return the matcher that a policy and an encoder ask for.
+
+    A threshold of the policy's replaces the calibrated one, and the calibrated probability with it; the
+    guards stay on unless the policy turns them off.
+    """
+    calibration = calibration_for(fingerprint)
+    if not policy.guards:
+        strictest = max(family.threshold for family in calibration.families.values())
+        return ThresholdMatcher(strictest if policy.threshold is None else policy.threshold)
+    return CalibratedMatcher(
+        calibration if policy.threshold is None else at_threshold(calibration, policy.threshold)
+    )
+
+
+def at_threshold(calibration: Calibration, threshold: float) -> Calibration:
+    """Return a calibration that asks for this cosine similarity and leaves the rest to the guards."""
+    families = {
+        name: replace(family, threshold=threshold, probability=0.0)
+        for name, family in calibration.families.items()
+    }
+    return replace(calibration, families=families)

@@ -9,14 +9,17 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from semcache.errors import InvalidRequestError
 from semcache.types import CacheRequest, JsonValue
 
 _SEPARATOR = b"\x1f"
+_ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~]|%[0-9A-F]{2}){1,120}")
+_CUT = re.compile(r"%.?$")
 
 
 def exact_text(text: str) -> str:
@@ -114,7 +117,7 @@ def split_entry_id(name: str) -> tuple[str, str, str]:
     parts = name.split("/") if isinstance(name, str) else []
     if len(parts) != 3 or len(parts[2]) != 32 or any(c not in "0123456789abcdef" for c in parts[2]):
         raise InvalidRequestError(f"entry id {name!r:.100}, expected <model>/<version>/<32 hex digits>")
-    if any(part != _part(unquote(part)) for part in parts[:2]):
+    if not all(_ENCODED.fullmatch(part) for part in parts[:2]):
         raise InvalidRequestError(f"entry id {name!r:.100} isn't percent-encoded as semcache writes it")
     return parts[0], parts[1], parts[2]
 
@@ -168,7 +171,7 @@ def given_tags(request: CacheRequest, tags: Iterable[str]) -> tuple[str, ...]:
 def _part(text: str) -> str:
     encoded = quote(text, safe="-._~")
     if len(encoded) > 120:
-        return encoded[:80].rstrip("%") + "~" + hashlib.blake2b(_bytes(text), digest_size=8).hexdigest()
+        return _CUT.sub("", encoded[:80]) + "~" + hashlib.blake2b(_bytes(text), digest_size=8).hexdigest()
     return encoded or "~"
 
 

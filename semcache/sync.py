@@ -37,9 +37,11 @@ class Follower:
     def turn(self) -> Steps[None]:
         """Read what is new, waiting a while for it, and apply it."""
         if self._position is None:
-            self._epoch, self._position = yield Ask("position", (), {"timeout": 1.0})
-            # Rows read before this moment may have missed records: start clean.
-            self._core.forget()
+            # Whoever comes first notes the position, before any rows are read: nothing falls in between.
+            if self._core.followed is None:
+                position = yield Ask("position", (), {"timeout": 1.0})
+                self._core.followed = self._core.followed or position
+            self._epoch, self._position = self._core.followed
         yield from self._attach_late()
         changes: list[Change] = yield Ask("changes", (self._position,), {"count": BATCH, "block": BLOCK})
         if not changes:
@@ -73,17 +75,16 @@ class Follower:
         core = self._core
         if any(change.op in ("tag", "clear") for change in changes):
             core.local.drop()
+        if any(change.op != "add" for change in changes):
+            core.flights.ground()
+        changes = [c for c in changes if c.op != "add" or not core.is_own(c.entry_id)]
         gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
         if gone:
             core.local.drop(*gone)  # an add replaces what was copied
-        mine = core.fingerprint
         wanted: dict[str, list[tuple[str, float | None]]] = {}
-        with core.lock:
-            for change in changes:
-                if change.op != "add" or change.fingerprint != mine or change.scope not in core.loaded:
-                    continue
-                if core.own.pop(change.entry_id, None) is None:
-                    wanted.setdefault(change.scope, []).append((change.entry_id, change.expires_at))
+        for change in changes:
+            if change.op == "add" and change.fingerprint == core.fingerprint and change.scope in core.loaded:
+                wanted.setdefault(change.scope, []).append((change.entry_id, change.expires_at))
         for scope_id, members in wanted.items():
             blobs = yield Ask("embeddings", ([name for name, _ in members],), {"timeout": 5.0})
             yield Compute(lambda s=scope_id, m=members, b=blobs: core.add_rows(s, m, b))  # type: ignore[misc]

@@ -20,8 +20,8 @@ from semcache import (
     Response,
     UnknownLookupError,
 )
-from semcache.matching import ThresholdMatcher
 from semcache.testing import FailingEncoder, HashEncoder, TableEncoder
+from semcache.verify import ThresholdMatcher
 from tests.facade import Facade, Loop, open_facade
 
 TABLE = {

@@ -41,8 +41,12 @@ class Connections(Protocol):
 
     cluster: bool
 
-    def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
-        """Return one reply per command, in order; error replies are exceptions in the list."""
+    def execute(self, commands: Sequence[Command], timeout: float, packed: bytes | None = None) -> list[Any]:
+        """Return one reply per command, in order; error replies are exceptions in the list.
+
+        Args:
+            packed: The commands as bytes of the protocol, if the caller has them.
+        """
         ...
 
     def client(self) -> Any:
@@ -96,7 +100,7 @@ class Direct:
         self._owned = owned
         self._revive = _Reviver(revive) if revive else None
 
-    def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+    def execute(self, commands: Sequence[Command], timeout: float, packed: bytes | None = None) -> list[Any]:
         end = time.monotonic() + timeout
         if len(commands) > _BATCH:
             replies: list[Any] = []
@@ -110,7 +114,7 @@ class Direct:
                 self._revive()
             raise unavailable(error) from error
         try:
-            replies = _exchange(connection, commands, end)
+            replies = _exchange(connection, commands, end, packed)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
                 again = [without_script(commands[i]) or commands[i] for i in missing]
@@ -136,10 +140,14 @@ class Direct:
             self._pool.disconnect()
 
 
-def _exchange(connection: Any, commands: Sequence[Command], end: float) -> list[Any]:
+def _exchange(
+    connection: Any, commands: Sequence[Command], end: float, packed: bytes | None = None
+) -> list[Any]:
     # One time limit for all: the socket's own is per read, so it is set to what is left before each.
     _limit(connection, end)
-    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    connection.send_packed_command(
+        [packed] if packed else connection.pack_commands(commands), check_health=False
+    )
     replies: list[Any] = []
     for number in range(len(commands)):
         if number & 15 == 15:
@@ -188,7 +196,7 @@ class Clustered:
         self._client: Any = client
         self._owned = owned
 
-    def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+    def execute(self, commands: Sequence[Command], timeout: float, packed: bytes | None = None) -> list[Any]:
         if timeout <= 0:
             raise StoreUnavailableError("no time left")
         try:
@@ -254,7 +262,9 @@ class AsyncDirect:
             refuse_decoding(client.connection_pool.connection_kwargs)
         return client
 
-    async def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+    async def execute(
+        self, commands: Sequence[Command], timeout: float, packed: bytes | None = None
+    ) -> list[Any]:
         end = time.monotonic() + timeout
         if len(commands) > _BATCH:
             replies: list[Any] = []
@@ -268,7 +278,7 @@ class AsyncDirect:
             async with asyncio.timeout(timeout):
                 connection = await pool.get_connection()
                 try:
-                    return await self._exchange(connection, commands)
+                    return await self._exchange(connection, commands, packed)
                 except BaseException:
                     # Also when cancelled: what is still on the wire must not answer somebody else.
                     await connection.disconnect(nowait=True)
@@ -280,8 +290,10 @@ class AsyncDirect:
                 self._revive()
             raise unavailable(error) from error
 
-    async def _exchange(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
-        replies = await self._say(connection, commands)
+    async def _exchange(
+        self, connection: Any, commands: Sequence[Command], packed: bytes | None
+    ) -> list[Any]:
+        replies = await self._say(connection, commands, packed)
         missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
             again = await self._say(connection, [without_script(commands[i]) or commands[i] for i in missing])
@@ -289,8 +301,11 @@ class AsyncDirect:
                 replies[i] = reply
         return replies
 
-    async def _say(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
-        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    async def _say(
+        self, connection: Any, commands: Sequence[Command], packed: bytes | None = None
+    ) -> list[Any]:
+        data = [packed] if packed else connection.pack_commands(commands)
+        await connection.send_packed_command(data, check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:
@@ -324,7 +339,9 @@ class AsyncClustered:
             client = self._clients[loop] = self._make()
         return client
 
-    async def execute(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+    async def execute(
+        self, commands: Sequence[Command], timeout: float, packed: bytes | None = None
+    ) -> list[Any]:
         if timeout <= 0:
             raise StoreUnavailableError("no time left")
         try:

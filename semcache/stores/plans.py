@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
@@ -47,12 +47,14 @@ class Plan(Generic[T]):
     Attributes:
         commands: Each a tuple of command name and arguments.
         read: Turns the replies into a result; a reply may be an exception.
+        packed: The commands as bytes of the protocol, where they are sent often enough to keep.
         durable: What to wait for after the commands: ``memory``, ``local`` or ``replicas``.
     """
 
     commands: list[Command]
     read: Callable[[list[Any]], T]
     durable: str = "memory"
+    packed: bytes | None = None
 
 
 @cache
@@ -82,6 +84,7 @@ class Plans:
     def __init__(self, keys: Keys, *, cluster: bool = False) -> None:
         self.keys = keys
         self._cluster = cluster
+        self._packed = lru_cache(maxsize=4096)(self._pack_read)  # an exact lookup is this and nothing else
 
     # reading
 
@@ -115,7 +118,15 @@ class Plans:
                 blob if isinstance(blob, bytes) else None,
             )
 
-        return Plan(commands, parse)
+        packed = (
+            self._packed(ids[0], tuple(tags))
+            if count == 1 and embedding is None and not self._cluster
+            else None
+        )
+        return Plan(commands, parse, packed=packed)
+
+    def _pack_read(self, entry_id: str, tags: tuple[str, ...]) -> bytes:
+        return pack([("HMGET", self.keys.entry(entry_id), *FIELDS), *self._generations(tags)])
 
     def _generations(self, tags: Sequence[str]) -> list[Command]:
         if self._cluster:
@@ -394,6 +405,17 @@ class Plans:
             "announce", [self.keys.log], MAX_LOG, "op", op, "epoch", epoch, "entry", entry_id, "scope", scope,
             "encoder", fingerprint, "expires", expires,
         )  # fmt: skip
+
+
+def pack(commands: Sequence[Command]) -> bytes:
+    """Return commands as bytes of the protocol."""
+    parts: list[bytes] = []
+    for command in commands:
+        parts.append(b"*%d\r\n" % len(command))
+        for argument in command:
+            data = argument if isinstance(argument, bytes) else str(argument).encode()
+            parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(parts)
 
 
 def new_epoch() -> str:

@@ -25,7 +25,7 @@ class RedisStore:
             plan = next(steps)
             while True:
                 commands, wait = with_wait(plan, cluster=self._connections.cluster)
-                replies = self._connections.execute(commands, timeout + wait)
+                replies = self._connections.execute(commands, timeout + wait, plan.packed)
                 plan = steps.send(read_replies(plan, replies))
         except StopIteration as stop:
             result: T = stop.value
@@ -118,7 +118,7 @@ class AsyncRedisStore:
             plan = next(steps)
             while True:
                 commands, wait = with_wait(plan, cluster=self._connections.cluster)
-                replies = await self._connections.execute(commands, timeout + wait)
+                replies = await self._connections.execute(commands, timeout + wait, plan.packed)
                 plan = steps.send(read_replies(plan, replies))
         except StopIteration as stop:
             result: T = stop.value

@@ -31,6 +31,11 @@ class ThresholdMatcher:
     def __post_init__(self) -> None:
         check_cosine("threshold", self.threshold)
 
+    @property
+    def floor(self) -> float:
+        """Similarity below which nothing is accepted."""
+        return self.threshold
+
     def judge(
         self,
         query: str,
@@ -62,6 +67,11 @@ class CalibratedMatcher:
 
     calibration: Calibration
     near_copy_gate: bool = False
+
+    @property
+    def floor(self) -> float:
+        """Similarity below which no pair is worth reading: equal normal forms are closer than this."""
+        return min(family.threshold for family in self.calibration.families.values()) - 0.25
 
     def judge(
         self,

@@ -1,0 +1,165 @@
+"""Several caches over one store: what one does, the others see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from semcache import Hit, Miss, Policy
+from semcache.testing import TableEncoder
+from semcache.verify import ThresholdMatcher
+from tests.facade import Facade, Loop, open_facade
+
+TABLE = {"apple": [1.0, 0.0], "apples": [0.99, 0.141], "pear": [0.0, 1.0], "pears": [0.141, 0.99]}
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Loop]:
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def make(
+    request: pytest.FixtureRequest, loop: Loop, redis_url: str, namespace: str
+) -> Iterator[Callable[..., Facade]]:
+    opened: list[Facade] = []
+
+    def one(**options: Any) -> Facade:
+        options.setdefault("policy", Policy(deadline=5.0))
+        cache = open_facade(
+            request.param, redis_url, loop, encoder=TableEncoder(TABLE, default=[-1.0, 0.0]),
+            matcher=ThresholdMatcher(0.9), namespace=namespace, **options,
+        )  # fmt: skip
+        opened.append(cache)
+        return cache
+
+    yield one
+    for cache in opened:
+        cache.close()
+
+
+def within(seconds: float, ask: Callable[[], Any]) -> Any:
+    """Ask until the answer is true; returns the last one."""
+    end = time.monotonic() + seconds
+    while not (answer := ask()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return answer
+
+
+def test_what_one_process_adds_another_finds_by_meaning(make: Callable[..., Facade]) -> None:
+    writer, reader = make(), make()
+    assert isinstance(reader.lookup("apples"), Miss)  # its scope is loaded, and empty
+    writer.put("apple", "a fruit")
+
+    assert within(5.0, lambda: isinstance(reader.lookup("apples"), Hit))
+
+
+def test_a_process_that_starts_later_finds_what_is_there(make: Callable[..., Facade]) -> None:
+    make().put("apple", "a fruit")
+
+    assert isinstance(make().lookup("apples"), Hit)
+
+
+def test_a_withdrawal_elsewhere_drops_the_local_copy(make: Callable[..., Facade]) -> None:
+    writer, reader = make(), make(policy=Policy(deadline=5.0, local_bound=60.0))
+    entry_id = writer.put("apple", "a fruit", tags={"t"}).entry_id
+    reader.lookup("apple")
+    assert reader.lookup("apple").tier == "local"
+    writer.invalidate(entry_ids=[entry_id])
+    by_name = within(5.0, lambda: isinstance(reader.lookup("apple"), Miss))
+    writer.restore(entry_id)
+    assert within(5.0, lambda: isinstance(reader.lookup("apple"), Hit))
+    reader.lookup("apple")
+    writer.invalidate(tags={"t"})
+
+    assert by_name
+    assert within(5.0, lambda: isinstance(reader.lookup("apple"), Miss))
+
+
+def test_without_a_log_a_withdrawn_entry_is_gone_after_the_bound(make: Callable[..., Facade]) -> None:
+    writer, reader = make(), make(policy=Policy(deadline=5.0, local_bound=0.3))
+    entry_id = writer.put("apple", "a fruit").entry_id
+    reader.lookup("apple")
+    reader.cache._follower.stop()  # its follower hears nothing any more
+    time.sleep(1.2)
+    reader.lookup("apple")
+    writer.invalidate(entry_ids=[entry_id])
+    end = time.monotonic() + 0.3
+    served = [
+        time.monotonic()
+        for _ in range(300)
+        if isinstance(reader.lookup("apple"), Hit) and not time.sleep(0.002)
+    ]
+
+    assert all(when <= end + 0.05 for when in served)
+    assert isinstance(reader.lookup("apple"), Miss)
+
+
+def test_a_flushed_store_is_noticed_and_filled_again(
+    make: Callable[..., Facade], redis_url: str, namespace: str
+) -> None:
+    writer, reader = make(), make()
+    writer.put("apple", "a fruit")
+    reader.lookup("apples")
+    client = redis.Redis.from_url(redis_url)
+    for key in client.scan_iter(f"semcache:{namespace}:*"):
+        client.delete(key)
+    client.close()
+    missed = within(
+        5.0, lambda: isinstance(reader.lookup("apples"), Miss) and isinstance(reader.lookup("apple"), Miss)
+    )
+    writer.put("pear", "another fruit")
+    found = within(8.0, lambda: isinstance(reader.lookup("pears"), Hit))
+
+    assert missed
+    assert found
+    assert isinstance(reader.lookup("apple"), Miss)
+
+
+def test_an_entry_of_another_epoch_is_dead(
+    make: Callable[..., Facade], redis_url: str, namespace: str
+) -> None:
+    cache = make(policy=Policy(deadline=5.0, local_bound=0.0))
+    cache.put("apple", "a fruit")
+    client = redis.Redis.from_url(redis_url)
+    client.delete(f"semcache:{namespace}:gens")  # evicted, or restored from an older file
+    client.close()
+
+    assert cache.lookup("apple").reason == "epoch"
+    assert cache.put("apple", "a fruit").outcome in ("stored", "replaced")
+    assert isinstance(cache.lookup("apple"), Hit)
+
+
+def test_lost_log_records_are_noticed(make: Callable[..., Facade], redis_url: str, namespace: str) -> None:
+    writer, reader = make(), make()
+    reader.lookup("apple")
+    client = redis.Redis.from_url(redis_url)
+    reader.cache._core.followed = reader.cache._core.followed or ("", 0)
+    for number in range(5):
+        writer.put(f"prompt {number}", "x")
+    within(5.0, lambda: reader.cache._follower._follower._position == 5)
+    client.xadd(f"semcache:{namespace}:log", {"op": "tag"}, id="50-0")  # 6 to 49 were trimmed away
+    client.close()
+
+    assert within(5.0, lambda: reader.stats().failures.get("log_gap") == 1)
+    writer.put("apple", "a fruit")
+    assert within(5.0, lambda: isinstance(reader.lookup("apples"), Hit))
+
+
+@pytest.mark.parametrize("expiry", [0.2])
+def test_an_expired_entry_is_never_served(make: Callable[..., Facade], expiry: float) -> None:
+    cache = make(policy=Policy(deadline=5.0, local_bound=60.0))
+    cache.put("apple", "a fruit", ttl=expiry)
+    hit = cache.lookup("apple")
+    cache.lookup("apple")
+    time.sleep(expiry)
+
+    assert isinstance(hit, Hit)
+    assert isinstance(cache.lookup("apple"), Miss)
+    assert isinstance(cache.lookup("apples"), Miss)
