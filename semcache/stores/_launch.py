@@ -34,14 +34,12 @@ def launch_keeper(folder: str, socket_path: str, *, seconds: float) -> subproces
     try:
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        raise EmbeddedServerError(
-            f"{process.args!r} didn't start within {seconds:g} s; the machine may be overloaded: try again with a "
-            f"longer start_timeout, or {INSTEAD}"
-        ) from error
-    finally:
-        if process.returncode is None:
+        with process:  # closes the pipe, which a keeper may hold as well, and reaps the process
             process.kill()
-            process.wait()
+        raise EmbeddedServerError(
+            f"the keeper of the server didn't start within {seconds:g} s; the machine may be overloaded: try again "
+            f"with a longer start_timeout, or {INSTEAD}"
+        ) from error
     return process
 
 

@@ -23,7 +23,7 @@ from redis.retry import Retry
 import semcache
 from semcache.errors import EmbeddedServerError
 from semcache.stores import _keeper
-from semcache.stores._launch import find_binary
+from semcache.stores._launch import find_binary, launch_keeper
 from semcache.stores.embedded import EmbeddedServer
 
 ROOT = Path(semcache.__file__).parents[1]
@@ -646,8 +646,14 @@ def test_a_damaged_file_is_an_error_that_names_the_log_and_is_left_as_it_is(tmp_
 
 
 def test_a_start_that_takes_too_long_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedServerError, match=r"start_timeout|didn't (answer|start)"):
+    with pytest.raises(EmbeddedServerError, match=r"didn't (answer|start) within"):
         EmbeddedServer.open(tmp_path, start_timeout=0.0)
+    assert eventually(lambda: is_over(tmp_path))
+
+
+def test_an_interpreter_that_does_not_start_in_time_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedServerError, match=r"within 0 s.*longer start_timeout.*redis://"):
+        launch_keeper(str(tmp_path), str(tmp_path / "socket"), seconds=0.0)
     assert eventually(lambda: is_over(tmp_path))
 
 
