@@ -13,6 +13,8 @@ EXACT_ONLY_PARAMS = ("seed", "logprobs", "top_logprobs", "n")
 
 def bypass(request: CacheRequest, policy: Policy) -> str | None:
     """Return why this request may neither be served nor stored, as a miss reason; None if it may."""
+    if request.bypass is not None:
+        return f"bypass:{request.bypass}"
     if request.mode == "off":
         return "bypass:policy"
     temperature = request.params.get("temperature")

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semcache.errors import InvalidRequestError
+from semcache.reasons import BYPASSES
 
 Embedding: TypeAlias = npt.NDArray[np.float32]  # (dim,), unit L2 norm
 Embeddings: TypeAlias = npt.NDArray[np.float32]  # (n, dim), unit rows
@@ -64,6 +65,8 @@ class CacheRequest:
         user: Who asks; not in the scope. Answers that this user has refused as a match aren't served to her again.
         kind: Freshness class of the answer, a key of `Policy.kinds`; None means the policy's default.
         mode: ``semantic``, ``exact`` (no neighbours) or ``off`` (neither read nor stored).
+        bypass: Why this request is neither served nor stored, one of `reasons.BYPASSES`; None if it may be. Set by
+            whoever read the request and found what only it can see, e.g. a tool that runs on the model's server.
         threshold: Least cosine similarity of a semantic hit, in [-1, 1]; may only tighten the policy's.
         max_age: Accept entries up to this age only, seconds.
         stale_while_revalidate: Serve an entry this many seconds past its ttl while it is refreshed.
@@ -91,6 +94,7 @@ class CacheRequest:
     user: str | None = field(default=None, kw_only=True)
     kind: str | None = field(default=None, kw_only=True)
     mode: Mode = field(default="semantic", kw_only=True)
+    bypass: str | None = field(default=None, kw_only=True)
     threshold: float | None = field(default=None, kw_only=True)
     max_age: float | None = field(default=None, kw_only=True)
     stale_while_revalidate: float | None = field(default=None, kw_only=True)
@@ -109,6 +113,8 @@ class CacheRequest:
                 _check_text(name, getattr(self, name))
         if self.mode not in MODES:
             raise InvalidRequestError(f"mode is {self.mode!r}, expected one of {', '.join(MODES)}")
+        if self.bypass is not None and self.bypass not in BYPASSES:
+            raise InvalidRequestError(f"bypass is {self.bypass!r}, expected one of {', '.join(BYPASSES)}")
         if self.threshold is not None:
             check_cosine("threshold", self.threshold)
         _check_seconds("max_age", self.max_age)

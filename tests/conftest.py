@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from semcache.stores.embedded import EmbeddedServer
+from tests.upstream import Upstream
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,10 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def namespace() -> str:
     """A namespace of this test alone, so that tests share a server without meeting."""
     return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def upstream() -> Iterator[Upstream]:
+    """An OpenAI-compatible server on loopback; a test that uses it resets it first."""
+    with Upstream() as server:
+        yield server

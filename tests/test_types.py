@@ -46,3 +46,9 @@ def test_a_confidence_outside_0_1_is_refused(confidence: object) -> None:
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="semantic, exact, off"):
         CacheRequest("hello", mode="fuzzy")  # type: ignore[arg-type]
+
+
+def test_an_unknown_bypass_is_refused() -> None:
+    assert CacheRequest("hello", bypass="media").bypass == "media"
+    with pytest.raises(InvalidRequestError, match="time_bound"):
+        CacheRequest("hello", bypass="weather")

@@ -49,12 +49,17 @@ def _chunks(endpoint: Endpoint, data: Mapping[str, Any], include_usage: bool) ->
     after = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
     deltas = _chat_choice if endpoint == "chat" else _completion_choice
     choices = data.get("choices") or []
-    for choice in choices:
+    for number, choice in enumerate(choices, 1):
+        held = b""
         for part in deltas(choice):
-            yield before + part + after
+            if held:
+                yield before + held + after
+            held = part
+        if number < len(choices) or not tail:
+            yield before + held + after
+        else:  # what upstream put beside the choices, e.g. citations: with the very last delta
+            yield before + held + b"]," + dump(tail)[1:-1] + after[1:]
     usage = data.get("usage")
-    if tail:  # what upstream put beside the choices, e.g. citations
-        yield frame({**head, "choices": [], **tail, **({"usage": None} if include_usage else {})})
     if include_usage and usage is not None:
         yield frame({**head, "choices": [], "usage": usage})
     yield DONE

@@ -16,6 +16,7 @@ from openai_semcache.turns import Turns, digest, split_prompt, split_turns
 from semcache.types import CacheRequest
 
 _MAX_DEPTH: Final = 100  # of nested JSON; deeper bodies bypass
+_NO_TEXT: Final = "(no text)"  # the prompt of a request that bypasses; a blank one can't be looked up
 _JSON_MODES: Final = ("json_object", "json_schema")
 
 
@@ -25,7 +26,7 @@ class ParsedRequest:
 
     Attributes:
         endpoint: Which endpoint it is for.
-        request: What the cache compares; its mode is ``off`` if `bypass` is set. For embeddings it stands for one
+        request: What the cache compares. For embeddings it stands for one
             item: `embeddings.item_requests` makes the items' own.
         bypass: Why it can't be served or stored (one of `semcache.reasons.BYPASSES`), None if it can.
         exact: Why only the same text may match, None if neighbours may.
@@ -117,7 +118,7 @@ def parse_request(
     if not model:
         draft.pin("opaque", "model")
     request = CacheRequest(
-        turns.prompt,
+        turns.prompt if turns.prompt.strip() else _NO_TEXT,
         model=model,
         tenant=tenant_of(lower) if tenant is None else tenant,
         context=turns.context,
@@ -127,7 +128,9 @@ def parse_request(
         endpoint=fields.base_of(address, endpoint),
         media=tuple(turns.media),
         segment=segment or {},
-        mode="off" if draft.bypass else "exact" if draft.exact else "semantic",
+        user=_user(value),
+        mode="exact" if draft.exact else "semantic",
+        bypass=draft.bypass,
         threshold=controls.threshold,
         max_age=controls.max_age,
         no_cache=controls.no_cache,
@@ -207,7 +210,7 @@ def _depth(value: Any) -> int:
 def _unreadable(endpoint: Endpoint, content: bytes, controls: Controls) -> ParsedRequest:
     return ParsedRequest(
         endpoint=endpoint,
-        request=CacheRequest("", mode="off", only_if_cached=controls.only_if_cached),
+        request=CacheRequest(_NO_TEXT, bypass="opaque", only_if_cached=controls.only_if_cached),
         bypass="opaque",
         exact=None,
         detail="body",
@@ -294,6 +297,12 @@ def _model(body: dict[str, Json], path: str) -> str:
     if isinstance(model, str):
         return model
     return unquote(fields.deployment_of(path) or "")
+
+
+def _user(body: dict[str, Json]) -> str | None:
+    """Return who asks, as the application says: whoever refused an answer as a match isn't given it again."""
+    names = (body.get("safety_identifier"), body.get("user"))
+    return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def _wants_json(body: dict[str, Json]) -> bool:

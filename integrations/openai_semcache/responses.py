@@ -46,11 +46,52 @@ def response_of(
     )
 
 
-def text_is_intact(response: Response, *, wants_json: bool) -> bool:
-    """Return whether a stored answer may be replayed: it has its JSON, and the text is JSON where asked."""
-    return isinstance(response.data, Mapping) and (
-        not wants_json or response.tool_calls or _is_json(response.text)
-    )
+def whole_of(endpoint: Endpoint, response: Response, model: str) -> Mapping[str, Any] | None:
+    """Return a stored answer's JSON; one made around its text if it was stored as text alone.
+
+    Args:
+        model: Name to give where only the text was stored.
+
+    Returns:
+        None if there is neither.
+    """
+    data = response.data
+    if isinstance(data, Mapping):
+        known = "output" if endpoint == "responses" else "choices"
+        return data if isinstance(data.get(known), list) else None
+    if not response.text:
+        return None
+    usage = {} if response.usage is None else {"usage": dict(response.usage)}
+    if endpoint == "responses":
+        part = {"type": "output_text", "text": response.text, "annotations": []}
+        item = {
+            "id": "msg_",
+            "type": "message",
+            "status": "completed",
+            "role": "assistant",
+            "content": [part],
+        }
+        return {
+            "object": "response", "status": "completed", "error": None, "incomplete_details": None,
+            "instructions": None, "metadata": {}, "model": model, "output": [item], "parallel_tool_calls": True,
+            "tool_choice": "auto", "tools": [], **usage,
+        }  # fmt: skip
+    choice: dict[str, Json] = {
+        "index": 0,
+        "logprobs": None,
+        "finish_reason": response.finish_reason or "stop",
+    }
+    if endpoint == "chat":
+        choice["message"] = {"role": "assistant", "content": response.text, "refusal": None}
+    else:
+        choice["text"] = response.text
+    kind = "chat.completion" if endpoint == "chat" else "text_completion"
+    return {"object": kind, "model": model, "choices": [choice], **usage}
+
+
+def is_intact(response: Response, *, wants_json: bool) -> bool:
+    """Return whether a stored answer's text is JSON where JSON is asked for."""
+    return not wants_json or response.tool_calls or _is_json(response.text)
 
 
 def for_caller(
@@ -220,7 +261,7 @@ def _confidence(choice: dict[str, Json]) -> float | None:
 
 def _blank(body: dict[str, Json]) -> dict[str, Json]:
     """Return the answer without what belongs to this caller alone."""
-    return {name: ECHOED.get(name, value) for name, value in body.items()}
+    return {name: ECHOED.get(name, value) for name, value in body.items() if name != "semcache"}
 
 
 def _fresh_item(item: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from openai_semcache.fields import Endpoint, Options
-from openai_semcache.responses import for_caller, response_of, text_is_intact
+from openai_semcache.responses import for_caller, is_intact, response_of, whole_of
 from semcache.types import Response
 
 
@@ -111,9 +111,20 @@ def test_an_answer_that_should_be_json_and_is_not_counts_as_an_error() -> None:
     assert not response_of("chat", good, wants_json=True).error
     assert response_of("chat", bad, wants_json=True).error
     assert not response_of("chat", bad).error
-    assert text_is_intact(response_of("chat", good), wants_json=True)
-    assert not text_is_intact(response_of("chat", bad), wants_json=True)
-    assert not text_is_intact(Response("text alone"), wants_json=False)
+    assert is_intact(response_of("chat", good), wants_json=True)
+    assert not is_intact(response_of("chat", bad), wants_json=True)
+    assert is_intact(response_of("chat", bad), wants_json=False)
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "completions", "responses"])
+def test_an_answer_stored_as_text_alone_is_given_as_a_whole_one(endpoint: Endpoint) -> None:
+    made = whole_of(endpoint, Response("Yes."), "m")
+    assert made is not None
+    again = response_of(endpoint, for_caller(endpoint, made, {}, now=0.0))
+
+    assert (again.text, again.finish_reason, again.partial, again.error) == ("Yes.", "stop", False, False)
+    assert whole_of(endpoint, Response(""), "m") is None
+    assert whole_of(endpoint, Response("Yes.", data={"form": "float"}), "m") is None
 
 
 def test_usage_on_a_hit_is_as_stored_or_zero() -> None:

@@ -1,0 +1,251 @@
+"""Performs the steps of `flow`, with and without an event loop. Knows the cache's methods and no HTTP library."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from typing import Any, Protocol, TypeAlias
+
+from openai_semcache.exchange import Call, Compute, Lookup, Put, Reply, Send, Steps
+from openai_semcache.keep import Keep
+from semcache.errors import ConfigurationError, InvalidRequestError
+from semcache.types import Answer, CacheRequest, Decision, Fence, Response, Stored
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 16  # lookups and puts of one batch that are under way together
+_EVENTS_AT_ONCE = 16  # events of a replay before other tasks get their turn
+
+
+class Cache(Protocol):
+    """What is used of `semcache.SemanticCache`."""
+
+    def lookup(self, request: CacheRequest | str) -> Decision: ...
+
+    def put(
+        self,
+        request: CacheRequest | str,
+        response: Response | str,
+        *,
+        fence: Fence | None = None,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+    ) -> Stored: ...
+
+    def get_or_compute(
+        self,
+        request: CacheRequest | str,
+        call_model: Callable[[CacheRequest], Response | str],
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+    ) -> Answer: ...
+
+
+class AsyncCache(Protocol):
+    """What is used of `semcache.AsyncSemanticCache`."""
+
+    async def lookup(self, request: CacheRequest | str) -> Decision: ...
+
+    async def put(
+        self,
+        request: CacheRequest | str,
+        response: Response | str,
+        *,
+        fence: Fence | None = None,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+    ) -> Stored: ...
+
+    async def get_or_compute(
+        self,
+        request: CacheRequest | str,
+        call_model: Callable[[CacheRequest], Response | str | Awaitable[Response | str]],
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+    ) -> Answer: ...
+
+
+Sender: TypeAlias = Callable[[Call, bool], Reply]
+AsyncSender: TypeAlias = Callable[[Call, bool], Awaitable[Reply]]
+
+
+def is_asynchronous(cache: Any) -> bool:
+    """Return whether the cache's methods are awaited.
+
+    Raises:
+        ConfigurationError: It isn't a cache.
+    """
+    lookup = getattr(cache, "lookup", None)
+    if lookup is None:
+        raise ConfigurationError(
+            f"cache is {type(cache).__name__}, expected SemanticCache or AsyncSemanticCache"
+        )
+    return inspect.iscoroutinefunction(lookup)
+
+
+def check_cache(cache: Any, *, asynchronous: bool) -> None:
+    """Raise unless the cache is one that fits.
+
+    Raises:
+        ConfigurationError: It isn't a cache, or one of the other kind.
+    """
+    if is_asynchronous(cache) is not asynchronous:
+        wanted = "AsyncSemanticCache" if asynchronous else "SemanticCache"
+        client = "an asynchronous" if asynchronous else "a synchronous"
+        raise ConfigurationError(f"cache is {type(cache).__name__}, expected {wanted} for {client} client")
+
+
+def drive(steps: Steps, cache: Cache, send: Sender) -> Reply:
+    """Perform steps synchronously."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = _perform(step, cache, send)
+            except BaseException as error:  # noqa: BLE001 - given to the flow, which names what it catches
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as stop:
+        reply: Reply = stop.value
+        return reply
+
+
+def _perform(step: Any, cache: Cache, send: Sender) -> Any:
+    if isinstance(step, Lookup):
+        return [cache.lookup(request) for request in step.requests]
+    if isinstance(step, Send):
+        return send(step.call, step.whole)
+    if isinstance(step, Put):
+        return put(step, cache)
+    compute: Compute = step
+
+    def call_model(_: CacheRequest) -> Response:
+        started = time.monotonic()
+        reply = send(compute.call, True)
+        compute.replies.append(reply)
+        return compute.read(reply, (time.monotonic() - started) * 1000)
+
+    return cache.get_or_compute(compute.request, call_model, tags=compute.tags, ttl=compute.ttl)
+
+
+def put(step: Put, cache: Cache) -> list[Stored]:
+    """Store the items of a step; what can't be stored never harms the answer."""
+    return [_put(cache, item, step) for item in step.items]
+
+
+def _put(cache: Cache, item: tuple[CacheRequest, Response, Fence | None], step: Put) -> Stored:
+    request, response, fence = item
+    try:
+        return cache.put(request, response, fence=fence, tags=step.tags, ttl=step.ttl)
+    except InvalidRequestError as error:
+        return _unserialisable(error)
+
+
+def _unserialisable(error: InvalidRequestError) -> Stored:
+    logger.warning("an answer can't be stored: %s", error)
+    return Stored("unserialisable")
+
+
+def copied(chunks: Iterator[bytes], keep: Keep, cache: Cache) -> Iterator[bytes]:
+    """Yield a stream's chunks as they come, and store the answer once it is whole."""
+    ended = False
+    try:
+        for chunk in chunks:
+            keep.feed(chunk)
+            yield chunk
+        ended = True
+    finally:
+        if hasattr(chunks, "close"):
+            chunks.close()
+        step = keep.settle(ended=ended)
+        if step is not None:
+            put(step, cache)
+
+
+async def drive_async(steps: Steps, cache: AsyncCache, send: AsyncSender) -> Reply:
+    """Perform steps without blocking the event loop."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = await _perform_async(step, cache, send)
+            except BaseException as error:  # noqa: BLE001 - given to the flow, which names what it catches
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as stop:
+        reply: Reply = stop.value
+        return reply
+
+
+async def _perform_async(step: Any, cache: AsyncCache, send: AsyncSender) -> Any:
+    if isinstance(step, Lookup):
+        return await _in_groups([functools.partial(cache.lookup, request) for request in step.requests])
+    if isinstance(step, Send):
+        return await send(step.call, step.whole)
+    if isinstance(step, Put):
+        return await put_async(step, cache)
+    compute: Compute = step
+
+    async def call_model(_: CacheRequest) -> Response:
+        started = time.monotonic()
+        reply = await send(compute.call, True)
+        compute.replies.append(reply)
+        return compute.read(reply, (time.monotonic() - started) * 1000)
+
+    return await cache.get_or_compute(compute.request, call_model, tags=compute.tags, ttl=compute.ttl)
+
+
+async def _in_groups(calls: list[Callable[[], Any]]) -> list[Any]:
+    if len(calls) == 1:
+        return [await calls[0]()]
+    results: list[Any] = []
+    for start in range(0, len(calls), _AT_ONCE):
+        results += await asyncio.gather(*(call() for call in calls[start : start + _AT_ONCE]))
+    return results
+
+
+async def put_async(step: Put, cache: AsyncCache) -> list[Stored]:
+    """Store the items of a step, as `put` does."""
+    return await _in_groups([functools.partial(_put_async, cache, item, step) for item in step.items])
+
+
+async def _put_async(
+    cache: AsyncCache, item: tuple[CacheRequest, Response, Fence | None], step: Put
+) -> Stored:
+    request, response, fence = item
+    try:
+        return await cache.put(request, response, fence=fence, tags=step.tags, ttl=step.ttl)
+    except InvalidRequestError as error:
+        return _unserialisable(error)
+
+
+async def copied_async(chunks: AsyncIterator[bytes], keep: Keep, cache: AsyncCache) -> AsyncIterator[bytes]:
+    """Yield a stream's chunks as they come, and store the answer once it is whole."""
+    ended = False
+    try:
+        async for chunk in chunks:
+            keep.feed(chunk)
+            yield chunk
+        ended = True
+    finally:
+        if hasattr(chunks, "aclose"):
+            await chunks.aclose()
+        step = keep.settle(ended=ended)
+        if step is not None:
+            await put_async(step, cache)
+
+
+async def spread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a replay's events, giving other tasks their turn now and then."""
+    for number, chunk in enumerate(chunks, 1):
+        yield chunk
+        if number % _EVENTS_AT_ONCE == 0:
+            await asyncio.sleep(0)

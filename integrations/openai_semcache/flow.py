@@ -1,0 +1,353 @@
+"""What happens to one request, as steps that a synchronous and an asynchronous driver perform alike.
+
+Knows the order of things and nothing of any HTTP library: the transports (and a proxy) turn their requests into a
+`Call`, drive `Flow.handle`, and turn the `Reply` into what their library wants. Whether something may be served or
+stored is the cache's decision.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from openai_semcache import embeddings, headers
+from openai_semcache.exchange import (
+    Call,
+    Compute,
+    Lookup,
+    Put,
+    Reply,
+    Send,
+    Steps,
+    error_reply,
+    only_if_cached_reply,
+)
+from openai_semcache.fields import DEFAULT_OPTIONS, Endpoint, Options
+from openai_semcache.headers import Info, bypass_info, info_of
+from openai_semcache.keep import Keep
+from openai_semcache.replay import replay
+from openai_semcache.requests import ParsedRequest, is_ours, parse_request
+from openai_semcache.responses import for_caller, is_intact, response_of, whole_of
+from openai_semcache.sse import dump
+from semcache.errors import InvalidRequestError
+from semcache.types import Answer, Decision, Fence, Hit, Miss, Response, Stored
+
+_NOT_SHARED: Final = frozenset({401, 403})  # the leader's credentials, not the waiter's
+_OF_THE_BODY: Final = frozenset({"content-length", "content-encoding", "transfer-encoding"})
+
+
+class Flow:
+    """The rules of the road for one cache and one application.
+
+    Args:
+        tenant: Whose answers these are: a name, or something that gives it at each call (a context variable's
+            `get`). None takes the credentials of each request.
+        segment: The application's groups of people alike, or something that gives them at each call.
+        options: What the application lifts or adds.
+        refreshes: Whether `Reply.refresh` is driven; if not, nothing stale is served.
+        clock: Seconds since the Unix epoch.
+        monotonic: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        tenant: str | Callable[[], str] | None = None,
+        segment: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+        options: Options = DEFAULT_OPTIONS,
+        refreshes: bool = True,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tenant = tenant
+        self.segment = segment
+        self.options = options
+        self.refreshes = refreshes
+        self.clock = clock
+        self.monotonic = monotonic
+        self._refreshing = _Refreshing()
+
+    def same_as(self, other: Flow) -> bool:
+        """Return whether both have the same settings."""
+        mine, others = (self.tenant, self.segment, self.options), (other.tenant, other.segment, other.options)
+        return mine == others
+
+    def parse(self, endpoint: Endpoint, call: Call) -> ParsedRequest:
+        """Read a call.
+
+        Raises:
+            InvalidRequestError: A control of ours can't be meant.
+        """
+        parsed = parse_request(
+            endpoint,
+            call.method,
+            call.url,
+            call.headers,
+            call.body,
+            tenant=self.tenant() if callable(self.tenant) else self.tenant,
+            segment=self.segment() if callable(self.segment) else self.segment,
+            options=self.options,
+        )
+        if self.refreshes:
+            return parsed
+        return replace(parsed, request=replace(parsed.request, stale_while_revalidate=0.0))
+
+    def handle(self, endpoint: Endpoint, call: Call) -> Steps:
+        """Answer one call."""
+        try:
+            parsed = self.parse(endpoint, call)
+        except InvalidRequestError as error:
+            return error_reply(400, str(error), "invalid_request_error")
+        upstream = replace(
+            call,
+            headers=tuple((name, value) for name, value in call.headers if not is_ours(name)),
+            body=parsed.content,
+        )
+        try:
+            if parsed.bypass is not None:
+                yield Lookup([parsed.request])  # counts it; reads nothing
+                return (yield from self._pass_on(parsed, upstream, bypass_info(parsed.bypass, parsed.detail)))
+            if endpoint == "embeddings":
+                return (yield from self._embeddings(parsed, upstream))
+            if parsed.stream:
+                return (yield from self._stream(parsed, upstream))
+            return (yield from self._whole(parsed, upstream))
+        except InvalidRequestError:  # something in the request that can't be a key; it is upstream's to judge
+            return (yield from self._pass_on(parsed, upstream, bypass_info("opaque")))
+
+    def _pass_on(self, parsed: ParsedRequest, upstream: Call, info: Info) -> Steps:
+        if parsed.controls.only_if_cached:
+            return only_if_cached_reply(info)
+        reply: Reply = yield Send(upstream, whole=False)
+        return self._marked(reply, info)
+
+    # one answer, not streamed
+
+    def _whole(self, parsed: ParsedRequest, upstream: Call) -> Steps:
+        def read(reply: Reply, latency_ms: float) -> Response:
+            if reply.status != 200:
+                return Response("", error=True, data=cast(Any, _Failed(reply)))
+            return response_of(
+                parsed.endpoint, _json(reply), latency_ms=latency_ms, wants_json=parsed.wants_json
+            )
+
+        if parsed.controls.only_if_cached:
+            return (yield from self._only_stored(parsed, stream=False))
+        controls, replies = parsed.controls, list[Reply]()
+        try:
+            answer: Answer = yield Compute(
+                parsed.request, upstream, read, controls.tags, controls.ttl, replies
+            )
+        except InvalidRequestError:
+            if not replies:
+                raise
+            return self._marked(replies[-1], bypass_info("opaque"))  # paid for, and can't be stored
+        reply = self._answered(parsed, answer, replies[-1] if replies else None)
+        if reply is None:
+            again: Reply = yield Send(upstream, whole=True)
+            return self._marked(again, Info(status="error", reason="undecodable", detail="replay"))
+        self._refresh_if_stale(reply, parsed, upstream, answer.decision)
+        return reply
+
+    def _only_stored(self, parsed: ParsedRequest, *, stream: bool) -> Steps:
+        found: list[Decision] = yield Lookup([parsed.request])
+        info = info_of(found[0])
+        if isinstance(found[0], Hit):
+            reply = self._stored_reply(parsed, found[0].response, info, stream=stream)
+            if reply is not None:
+                return reply
+            info = info_of(Miss("undecodable"))
+        return only_if_cached_reply(info)
+
+    def _answered(self, parsed: ParsedRequest, answer: Answer, own: Reply | None) -> Reply | None:
+        """Return the reply to whoever asked; None if she has to ask upstream herself."""
+        stored = answer.stored or answer.shared
+        info = info_of(answer.decision, stored=stored, collapsed=answer.waited)
+        if own is not None and not answer.waited:
+            return self._marked(own, info)
+        failed: Any = answer.response.data
+        if isinstance(failed, _Failed):
+            return None if failed.reply.status in _NOT_SHARED else self._marked(failed.reply, info)
+        return self._stored_reply(parsed, answer.response, info, stream=False)
+
+    def _refresh_if_stale(
+        self, reply: Reply, parsed: ParsedRequest, upstream: Call, decision: Decision
+    ) -> None:
+        if isinstance(decision, Hit) and decision.stale and self._refreshing.begin(decision.entry_id):
+            reply.refresh = lambda: self._refresh(parsed, upstream, decision)
+
+    def _refresh(self, parsed: ParsedRequest, upstream: Call, hit: Hit) -> Steps:
+        """Ask the same with the same credentials, and store the answer; an error leaves the old one."""
+        try:
+            keep = self._keep(parsed, hit.fence)
+            reply: Reply = yield Send(upstream, whole=True)
+            put: Put | None = None
+            if reply.status == 200 and reply.is_event_stream:
+                keep.feed(reply.content or b"")
+                put = keep.settle(ended=True)
+            elif reply.status == 200:
+                put = keep.settle_whole(_json(reply))
+            if put is not None:
+                yield put
+            return reply
+        finally:
+            self._refreshing.end(hit.entry_id)
+
+    def _stored_reply(
+        self, parsed: ParsedRequest, response: Response, info: Info, *, stream: bool
+    ) -> Reply | None:
+        """Return a stored answer as a new one; None if it can't be given back."""
+        data = whole_of(parsed.endpoint, response, parsed.request.model)
+        if data is None or not is_intact(response, wants_json=parsed.wants_json):
+            return None
+        body = for_caller(parsed.endpoint, data, parsed.body or {}, now=self.clock(), options=self.options)
+        if self.options.annotate:
+            body["semcache"] = headers.info_json(info)
+        out = headers.hit_headers(info, stream=stream)
+        if stream:
+            chunks = replay(parsed.endpoint, body, include_usage=parsed.include_usage)
+            return Reply(200, out, chunks=chunks)
+        content = dump(body)
+        return Reply(200, out, body=content, content=content)
+
+    # one answer, streamed
+
+    def _stream(self, parsed: ParsedRequest, upstream: Call) -> Steps:
+        if parsed.controls.only_if_cached:
+            return (yield from self._only_stored(parsed, stream=True))
+        found: list[Decision] = yield Lookup([parsed.request])
+        decision = found[0]
+        info = info_of(decision)
+        if isinstance(decision, Hit):
+            stored = self._stored_reply(parsed, decision.response, info, stream=True)
+            if stored is not None:
+                self._refresh_if_stale(stored, parsed, upstream, decision)
+                return stored
+            info = info_of(Miss("undecodable"), detail="replay")
+        reply: Reply = yield Send(upstream, whole=False)
+        reply = self._marked(reply, info)
+        if reply.status == 200 and reply.is_event_stream and not parsed.request.no_store:
+            reply.keep = self._keep(parsed, decision.fence)
+        return reply
+
+    # embeddings
+
+    def _embeddings(self, parsed: ParsedRequest, upstream: Call) -> Steps:
+        batch = embeddings.batch_of(parsed, most=self.options.max_embedding_items)
+        if batch is None:
+            yield Lookup([replace(parsed.request, bypass="policy")])
+            return (yield from self._pass_on(parsed, upstream, bypass_info("policy", "input")))
+        keys = list(batch.requests)
+        decisions: list[Decision] = yield Lookup([batch.requests[key] for key in keys])
+        found: dict[str, embeddings.Item] = {}
+        for key, decision in zip(keys, decisions, strict=True):
+            if isinstance(decision, Hit):
+                item = embeddings.item_of(decision.response, batch.encoding)
+                if item is not None:
+                    found[key] = item
+        missing = [key for key in keys if key not in found]
+        if not missing:
+            hits = [decision for decision in decisions if isinstance(decision, Hit)]
+            info = info_of(max(hits, key=lambda hit: hit.age))
+            content = dump(embeddings.answer_of(batch, found, model=parsed.request.model))
+            return Reply(200, headers.hit_headers(info, stream=False), body=content, content=content)
+        misses = dict(zip(keys, decisions, strict=True))
+        first = misses[missing[0]]
+        info = replace(
+            info_of(first if isinstance(first, Miss) else Miss("undecodable")), partial=bool(found)
+        )
+        if parsed.controls.only_if_cached:
+            return only_if_cached_reply(info)
+        return (yield from self._missing_embeddings(parsed, upstream, batch, missing, misses, found, info))
+
+    def _missing_embeddings(
+        self,
+        parsed: ParsedRequest,
+        upstream: Call,
+        batch: embeddings.Batch,
+        missing: list[str],
+        misses: Mapping[str, Decision],
+        found: dict[str, embeddings.Item],
+        info: Info,
+    ) -> Steps:
+        """Ask upstream for what is missing, store it, and put the batch together."""
+        every = len(missing) == len(batch.keys)  # nothing is stored and nothing comes twice
+        body = upstream.body if every else dump(embeddings.missing_body(parsed.body or {}, batch, missing))
+        reply: Reply = yield Send(replace(upstream, body=body), whole=True)
+        if reply.status != 200:
+            return self._marked(reply, info)
+        new = embeddings.stored_items(_json(reply), batch, missing)
+        if new is None:  # not one row per item
+            if not every:
+                reply = yield Send(upstream, whole=True)
+            return self._marked(reply, replace(info, partial=False))
+        items = [(batch.requests[key], new[key], misses[key].fence) for key in missing]
+        stored: list[Stored] = yield Put(items, parsed.controls.tags, parsed.controls.ttl)
+        info = replace(info, outcome=stored[0].outcome)
+        if every:
+            return self._marked(reply, info)
+        for key in missing:
+            item = embeddings.item_of(new[key], batch.encoding)
+            if item is None:
+                return self._marked((yield Send(upstream, whole=True)), replace(info, partial=False))
+            found[key] = item
+        content = dump(embeddings.answer_of(batch, found, model=parsed.request.model))
+        kept = _without_body_headers(reply.headers)
+        return self._marked(replace(reply, headers=kept, body=content, content=content), info)
+
+    def _keep(self, parsed: ParsedRequest, fence: Fence | None) -> Keep:
+        most = self.options.max_stream_bytes
+        return Keep(parsed, fence, max_bytes=most, monotonic=self.monotonic)
+
+    def _marked(self, reply: Reply, info: Info) -> Reply:
+        """Return upstream's answer with our headers, and our member where the application asked for it."""
+        out = replace(reply, headers=headers.merge_headers(reply.headers, headers.info_headers(info)))
+        if self.options.annotate and reply.status == 200 and reply.content is not None:
+            value = _json(reply)
+            if isinstance(value, dict):
+                out.content = out.body = dump({**value, "semcache": headers.info_json(info)})
+                out.headers = _without_body_headers(out.headers)
+        return out
+
+
+class _Refreshing:
+    """The stale entries that are being refreshed, so that each is once at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: set[str] = set()
+
+    def begin(self, entry_id: str) -> bool:
+        """Return whether nobody is at it."""
+        with self._lock:
+            if entry_id in self._entries:
+                return False
+            self._entries.add(entry_id)
+            return True
+
+    def end(self, entry_id: str) -> None:
+        with self._lock:
+            self._entries.discard(entry_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Stands in a Response for an answer with an error status, so that whoever waited for it gets it too."""
+
+    reply: Reply
+
+
+def _without_body_headers(given: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return headers without those that describe a body's bytes."""
+    return [(name, value) for name, value in given if name.lower() not in _OF_THE_BODY]
+
+
+def _json(reply: Reply) -> Any:
+    try:
+        return json.loads(reply.content or b"")
+    except (ValueError, RecursionError):
+        return None
