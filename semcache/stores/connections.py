@@ -8,6 +8,7 @@ an exception in its place; a connection that failed is closed, never given back 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 import weakref
@@ -24,8 +25,10 @@ from redis.backoff import NoBackoff
 from redis.exceptions import MaxConnectionsError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
-from semcache.errors import ConfigurationError, StoreUnavailableError
+from semcache.errors import ConfigurationError, SemcacheError, StoreUnavailableError
 from semcache.stores.plans import Command, script_by_sha
+
+log = logging.getLogger(__name__)
 
 POOL_SIZE = 64
 _BATCH = 500
@@ -182,6 +185,9 @@ class _Reviver:
     def _run(self) -> None:
         try:
             self._revive()
+        except SemcacheError as error:
+            # It was closed meanwhile, or doesn't start; the next refused request tries again.
+            log.info("the embedded server isn't revived: %s", error)
         finally:
             self._running.release()
 
@@ -315,10 +321,7 @@ class AsyncDirect:
         return replies
 
     async def close(self) -> None:
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None and self._owned:
-            await client.aclose()
-            await client.connection_pool.disconnect()
+        await _close_everywhere(self._clients, self._owned)
 
 
 class AsyncClustered:
@@ -370,9 +373,28 @@ class AsyncClustered:
         return replies
 
     async def close(self) -> None:
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None and self._owned:
-            await client.aclose()
+        await _close_everywhere(self._clients, self._owned)
+
+
+async def _close_everywhere(
+    clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any], owned: bool
+) -> None:
+    """Close the client of each event loop, on its own loop; one whose loop has stopped can't be closed."""
+    here = asyncio.get_running_loop()
+    known = list(clients.items()) if owned else []
+    clients.clear()
+    for loop, client in known:
+        if loop is here:
+            await _close_client(client)
+        elif loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_close_client(client), loop))
+
+
+async def _close_client(client: Any) -> None:
+    await client.aclose()
+    pool = getattr(client, "connection_pool", None)  # a cluster's client has none
+    if pool is not None:
+        await pool.disconnect()
 
 
 def connect(url: str, deadline: float, *, revive: Callable[[], None] | None = None) -> Direct | Clustered:
