@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from semcache.types import CacheRequest, Decision, Fence, Invalidated, Response, Stored
+from semcache.errors import ConfigurationError
+from semcache.types import Answer, CacheRequest, Decision, Fence, Hit, Invalidated, Response, Stored
 
 T = TypeVar("T")
 
@@ -32,7 +33,17 @@ class SyncCache(Protocol):
         kind: str | None = None,
     ) -> Stored: ...
 
-    def invalidate(self, **filters: Any) -> Invalidated: ...
+    def get_or_compute(
+        self,
+        request: CacheRequest,
+        call_model: Callable[[CacheRequest], Response],
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        kind: str | None = None,
+    ) -> Answer: ...
+
+    def invalidate(self, **selection: Any) -> Invalidated: ...
 
 
 class AsyncCache(Protocol):
@@ -51,11 +62,39 @@ class AsyncCache(Protocol):
         kind: str | None = None,
     ) -> Stored: ...
 
-    async def invalidate(self, **filters: Any) -> Invalidated: ...
+    async def get_or_compute(
+        self,
+        request: CacheRequest,
+        call_model: Callable[[CacheRequest], Awaitable[Response]],
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        kind: str | None = None,
+    ) -> Answer: ...
+
+    async def invalidate(self, **selection: Any) -> Invalidated: ...
+
+
+def both_caches(cache: SyncCache | None, async_cache: AsyncCache | None) -> tuple[SyncCache, AsyncCache]:
+    """Return a blocking and an awaiting cache, one of them made from the other where it is missing.
+
+    Raises:
+        ConfigurationError: Neither was given.
+    """
+    if cache is not None:
+        return cache, ThreadedCache(cache) if async_cache is None else async_cache
+    if async_cache is not None:
+        return LoopedCache(async_cache), async_cache
+    raise ConfigurationError(
+        "neither cache nor async_cache is given; pass SemanticCache.open() or an AsyncSemanticCache"
+    )
 
 
 class ThreadedCache:
-    """An async face of a sync cache: each call runs in a thread."""
+    """An awaiting face of a blocking cache: each call runs in a thread.
+
+    The model is awaited by its own caller, whose task and context it may need; so callers don't share a call.
+    """
 
     def __init__(self, cache: SyncCache) -> None:
         self._cache = cache
@@ -66,21 +105,27 @@ class ThreadedCache:
     async def put(self, request: CacheRequest, response: Response, **options: Any) -> Stored:
         return await asyncio.to_thread(self._cache.put, request, response, **options)
 
-    async def invalidate(self, **filters: Any) -> Invalidated:
-        return await asyncio.to_thread(self._cache.invalidate, **filters)
+    async def get_or_compute(
+        self, request: CacheRequest, call_model: Callable[[CacheRequest], Awaitable[Response]], **options: Any
+    ) -> Answer:
+        decision = await self.lookup(request)
+        if isinstance(decision, Hit):
+            return Answer(decision.response, decision)
+        response = await call_model(request)
+        return Answer(response, decision, await self.put(request, response, fence=decision.fence, **options))
+
+    async def invalidate(self, **selection: Any) -> Invalidated:
+        return await asyncio.to_thread(self._cache.invalidate, **selection)
 
 
 class LoopedCache:
-    """A blocking face of an async cache: each call runs on one loop in a thread of its own.
+    """A blocking face of an awaiting cache: each call runs on a loop in a thread of ours.
 
-    The thread starts at the first call and ends with the process; a forked child starts its own.
+    The model is called by its own caller, so callers don't share a call.
     """
 
     def __init__(self, cache: AsyncCache) -> None:
         self._cache = cache
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = 0
 
     def lookup(self, request: CacheRequest) -> Decision:
         return self._run(self._cache.lookup(request))
@@ -88,17 +133,42 @@ class LoopedCache:
     def put(self, request: CacheRequest, response: Response, **options: Any) -> Stored:
         return self._run(self._cache.put(request, response, **options))
 
-    def invalidate(self, **filters: Any) -> Invalidated:
-        return self._run(self._cache.invalidate(**filters))
+    def get_or_compute(
+        self, request: CacheRequest, call_model: Callable[[CacheRequest], Response], **options: Any
+    ) -> Answer:
+        decision = self.lookup(request)
+        if isinstance(decision, Hit):
+            return Answer(decision.response, decision)
+        response = call_model(request)
+        return Answer(response, decision, self.put(request, response, fence=decision.fence, **options))
+
+    def invalidate(self, **selection: Any) -> Invalidated:
+        return self._run(self._cache.invalidate(**selection))
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(call, self._running_loop()).result()
+        return asyncio.run_coroutine_threadsafe(call, _loop.running()).result()
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+
+class _Loop:
+    """One event loop in a thread of its own, for the process; it starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: a forked child has the loop but not its thread."""
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
                 threading.Thread(
                     target=self._loop.run_forever, name="semcache-langchain", daemon=True
                 ).start()
             return self._loop
+
+
+_loop = _Loop()
+os.register_at_fork(after_in_child=_loop.forget)

@@ -18,16 +18,17 @@ from typing import Any, Final
 from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
 from langchain_core.outputs import Generation
 
-from langchain_semcache.bridges import AsyncCache, LoopedCache, SyncCache, ThreadedCache
+from langchain_semcache.bridges import AsyncCache, SyncCache, both_caches
 from langchain_semcache.generations import UNSTORABLE, annotate, from_response, to_response
 from langchain_semcache.llm_string import LlmSettings, parse_llm_string
+from langchain_semcache.notes import hit_note, miss_note
 from langchain_semcache.pending import Pending, PendingLookups
 from langchain_semcache.prompts import parse_prompt
 from langchain_semcache.requests import SplitPrompt, make_request, schemas_by_repr
 from langchain_semcache.sources import Source, read
-from semcache.errors import ConfigurationError, SemcacheError
+from semcache.errors import SemcacheError
 from semcache.reasons import FAILURES, STORE_OUTCOMES
-from semcache.types import CacheRequest, Decision, Hit, Miss, Response, Stored
+from semcache.types import CacheRequest, Decision, Miss, Response, Stored
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class SemcacheCache(BaseCache):
             off for that call.
         segment: Which people share answers, e.g. ``{"locale": "zh-CN"}``.
         subject: The user or object whose data the answers may hold.
+        user: Who asks: answers that this user has refused as a match aren't served to her again.
         tags: Tags of every entry that is stored.
         ttl: Seconds an entry lives; None means what the policy says.
         kind: Freshness class, a key of `Policy.kinds`.
@@ -75,6 +77,7 @@ class SemcacheCache(BaseCache):
         tenant: Source[str] = "",
         segment: Source[Mapping[str, str]] | None = None,
         subject: Source[str] | None = None,
+        user: Source[str] | None = None,
         tags: Collection[str] = (),
         ttl: float | None = None,
         kind: str | None = None,
@@ -85,16 +88,8 @@ class SemcacheCache(BaseCache):
         ignored: Collection[str] = (),
         split_prompt: SplitPrompt | None = None,
     ) -> None:
-        if cache is not None:
-            self._sync: SyncCache = cache
-            self._async: AsyncCache = ThreadedCache(cache) if async_cache is None else async_cache
-        elif async_cache is not None:
-            self._sync, self._async = LoopedCache(async_cache), async_cache
-        else:
-            raise ConfigurationError(
-                "neither cache nor async_cache is given; pass SemanticCache.open() or an AsyncSemanticCache"
-            )
-        self._tenant, self._segment, self._subject = tenant, segment, subject
+        self._sync, self._async = both_caches(cache, async_cache)
+        self._tenant, self._segment, self._subject, self._user = tenant, segment, subject, user
         self._model, self._model_version = model, model_version
         self._kind, self._threshold, self._split_prompt = kind, threshold, split_prompt
         self._options: dict[str, Any] = {"tags": tuple(tags), "ttl": ttl, "kind": kind}
@@ -165,28 +160,38 @@ class SemcacheCache(BaseCache):
         self._note(return_val, new.pending, stored)
 
     def clear(self, **kwargs: Any) -> None:
-        """Withdraw every entry, or those that the filters of `SemanticCache.invalidate` name.
+        """Withdraw every entry of this tenant, or of all if there is none.
+
+        Args:
+            **kwargs: A selection as `SemanticCache.invalidate` takes it, e.g. ``model="gpt-4o"``, instead of
+                everything.
 
         Raises:
             StoreUnavailableError: The store didn't acknowledge.
+            LookupError: The tenant isn't set here.
         """
-        self._sync.invalidate(**(kwargs or {"everything": True}))
+        self._sync.invalidate(**self._selection(kwargs))
 
     async def aclear(self, **kwargs: Any) -> None:
-        """Withdraw every entry, or those that the filters of `SemanticCache.invalidate` name.
+        """Withdraw entries, as `clear` does."""
+        await self._async.invalidate(**self._selection(kwargs))
 
-        Raises:
-            StoreUnavailableError: The store didn't acknowledge.
-        """
-        await self._async.invalidate(**(kwargs or {"everything": True}))
+    def _selection(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        tenant = read(self._tenant)
+        if tenant and "entry_ids" not in given:
+            return {"tenant": tenant, **given}
+        return dict(given) or {"everything": True}
 
     def _ask(self, prompt: str, llm_string: str) -> _Asked | None:
         try:
             tenant = read(self._tenant)
             segment = None if self._segment is None else read(self._segment)
             subject = None if self._subject is None else read(self._subject)
+            user = None if self._user is None else read(self._user)
         except LookupError:
-            self._warn_once("tenant", "the tenant, segment or subject isn't set here; this call isn't cached")
+            self._warn_once(
+                "tenant", "the tenant, segment, subject or user isn't set here; this call isn't cached"
+            )
             return None
         parsed = parse_prompt(prompt)
         settings = self._parse_settings(llm_string)
@@ -200,6 +205,7 @@ class SemcacheCache(BaseCache):
                 model_version=self._model_version,
                 segment=segment,
                 subject=subject,
+                user=user,
                 kind=self._kind,
                 threshold=self._threshold,
                 split_prompt=self._split_prompt,
@@ -267,30 +273,6 @@ class SemcacheCache(BaseCache):
         if about not in self._warned:
             self._warned.add(about)
             logger.warning(message)
-
-
-def hit_note(hit: Hit) -> dict[str, Any]:
-    """Return what a served message says about where it came from."""
-    return {
-        "lookup_id": hit.lookup_id,
-        "similarity": hit.similarity,
-        "match": hit.match,
-        "entry_id": hit.entry_id,
-        "age": hit.age,
-    }
-
-
-def miss_note(reason: str, stored: Stored) -> dict[str, Any]:
-    """Return what a new message says: the same fields without a match, why it missed and what became of it."""
-    return {
-        "lookup_id": stored.lookup_id,
-        "similarity": None,
-        "match": None,
-        "entry_id": stored.entry_id,
-        "age": 0.0,
-        "reason": reason,
-        "stored": stored.outcome,
-    }
 
 
 @dataclass(frozen=True, slots=True)
