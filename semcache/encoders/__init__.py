@@ -10,15 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semcache.encoders.bundled import BundledEncoder
+    from semcache.encoders.caching import EmbeddingLRU, dequantise, quantise
+    from semcache.encoders.onnx import OnnxEncoder
+    from semcache.encoders.openai import OpenAIEncoder
+    from semcache.encoders.sentence_transformers import SentenceTransformerEncoder
     from semcache.encoders.thread import EncodedText, EncoderThread
 
 _HOMES = {
     "BundledEncoder": "bundled",
+    "EmbeddingLRU": "caching",
     "EncodedText": "thread",
     "EncoderThread": "thread",
+    "OnnxEncoder": "onnx",
+    "OpenAIEncoder": "openai",
+    "SentenceTransformerEncoder": "sentence_transformers",
+    "dequantise": "caching",
+    "quantise": "caching",
 }
 
-__all__ = ["BundledEncoder", "EncodedText", "EncoderThread"]
+__all__ = [
+    "BundledEncoder",
+    "EmbeddingLRU",
+    "EncodedText",
+    "EncoderThread",
+    "OnnxEncoder",
+    "OpenAIEncoder",
+    "SentenceTransformerEncoder",
+    "dequantise",
+    "quantise",
+]
 
 
 def __getattr__(name: str) -> Any:

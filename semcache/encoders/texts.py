@@ -15,6 +15,7 @@ from semcache.errors import EncoderError, InvalidRequestError
 from semcache.protocols import TextLimits
 from semcache.types import Embeddings
 
+CHARS_PER_TOKEN = 16  # no text has longer tokens on average; what follows is not worth reading
 NORM_TOLERANCE = 1e-3  # how far the L2 norm of a unit row may be from 1
 
 
@@ -42,11 +43,14 @@ def has_meaning(limits: TextLimits) -> bool:
 
 
 def unit_rows(rows: npt.ArrayLike) -> Embeddings:
-    """Return the rows as a C-contiguous float32 array scaled to unit L2 norm; rows of zeros stay as they are."""
-    array = np.array(rows, dtype=np.float32, order="C", ndmin=2)
+    """Return the rows as a C-contiguous float32 array scaled to unit L2 norm.
+
+    Rows of zeros stay as they are, and rows that aren't finite stay so, for `check_embeddings` to find.
+    """
+    array = np.array(rows, dtype=np.float64, ndmin=2)
     norms = np.linalg.norm(array, axis=1, keepdims=True)
-    np.divide(array, norms, out=array, where=norms > 0)
-    return array
+    np.divide(array, norms, out=array, where=np.isfinite(norms) & (norms > 0))
+    return array.astype(np.float32, order="C")
 
 
 def check_embeddings(embeddings: object, count: int, dim: int) -> Embeddings:

@@ -9,10 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from semcache.encoders import BundledEncoder
+from semcache.encoders import BundledEncoder, OnnxEncoder, SentenceTransformerEncoder
 from semcache.errors import InvalidRequestError
 from semcache.protocols import Encoder
 from semcache.testing import HashEncoder, TableEncoder
+from tests.encoder_models import NEEDS_EXPORT, NEEDS_MINILM, QUIET, exported_folder, minilm_folder
+
+pytestmark = QUIET
 
 QUESTIONS = [
     "How do I reset my password?",
@@ -27,8 +30,12 @@ MAKERS: dict[str, Callable[[], Encoder]] = {
     "table": lambda: TableEncoder(TABLE, default=[1, 1, 1, 1]),
     "hash": lambda: HashEncoder(96),
     "bundled": BundledEncoder,
+    "sentence-transformers": lambda: SentenceTransformerEncoder(minilm_folder()),
+    "onnx-int8": lambda: OnnxEncoder(exported_folder()),
 }
-MODELS = ["bundled"]  # they have a window and a vocabulary
+NEEDS = {"sentence-transformers": [NEEDS_MINILM], "onnx-int8": [NEEDS_EXPORT]}
+ALL = [pytest.param(name, marks=NEEDS.get(name, [])) for name in MAKERS]
+MODELS = ALL[2:]  # they have a window and a vocabulary
 
 
 @cache
@@ -36,7 +43,7 @@ def made(name: str) -> Encoder:
     return MAKERS[name]()
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(params=ALL)
 def encoder(request: pytest.FixtureRequest) -> Encoder:
     return made(request.param)
 
