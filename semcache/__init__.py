@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Hit,
         Invalidated,
         Miss,
+        ModelVersion,
         Response,
         Stored,
     )
@@ -57,7 +58,7 @@ _HOMES = {
     **dict.fromkeys(
         (
             "Answer", "CacheRequest", "Entry", "Explanation", "FeedbackResult", "Fence", "Hit", "Invalidated",
-            "Miss", "Response", "Stored",
+            "Miss", "ModelVersion", "Response", "Stored",
         ),
         "types",
     ),
@@ -79,6 +80,7 @@ __all__ = [
     "Invalidated",
     "Miss",
     "MissingDependencyError",
+    "ModelVersion",
     "OnlyIfCachedError",
     "Policy",
     "RateLimitedError",

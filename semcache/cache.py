@@ -12,12 +12,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from semcache.core import Core, as_request, as_response, matches, selection
+from semcache.core import Core, as_request, as_response, as_versions, matches, selection
 from semcache.errors import ConfigurationError
 from semcache.matching import default_matcher
 from semcache.metrics import Stats
 from semcache.policy import Policy
-from semcache.protocols import AsyncStore, Encoder, Matcher, Store, Tombstone, VectorIndex, Verifier
+from semcache.protocols import (
+    AsyncStore,
+    Encoder,
+    Matcher,
+    Refresh,
+    Store,
+    Swept,
+    Tombstone,
+    VectorIndex,
+    Verifier,
+)
 from semcache.steps import drive, drive_async
 from semcache.types import (
     About,
@@ -29,6 +39,7 @@ from semcache.types import (
     FeedbackResult,
     Fence,
     Invalidated,
+    ModelVersion,
     Response,
     Stored,
     Verdict,
@@ -366,6 +377,41 @@ class SemanticCache(_Base):
         for batch in self._store.scan():
             yield from batch
 
+    def get(self, entry_ids: Collection[str]) -> list[Entry | None]:
+        """Return entries by name, whatever their state; for operators. Order as asked, None where there is none."""
+        names = [self._core.known_id(entry_id) for entry_id in entry_ids]
+        return self._store.get_many(names, timeout=_READ_TIMEOUT)
+
+    def versions(self) -> list[ModelVersion]:
+        """List the model versions that have been stored, the one put last first."""
+        return as_versions(self._store.versions(timeout=_READ_TIMEOUT))
+
+    def queue_refresh(self, entry_ids: Collection[str], *, why: str = "asked") -> None:
+        """Ask for entries to be answered again by whoever works on the regeneration queue.
+
+        Raises:
+            StoreUnavailableError: The store didn't acknowledge.
+        """
+        self._store.queue_refresh([self._core.known_id(i) for i in entry_ids], why, timeout=_READ_TIMEOUT)
+
+    def take_refreshes(self, consumer: str, *, count: int = 10, idle: float = 60.0) -> list[Refresh]:
+        """Claim entries that were withdrawn or went stale, to answer them again.
+
+        Args:
+            consumer: Name of this worker.
+            idle: Seconds after which another worker's unfinished claim is taken over.
+        """
+        return self._store.take_refreshes(consumer, count=count, idle=idle, timeout=_READ_TIMEOUT)
+
+    def finish_refreshes(self, done: Collection[Refresh]) -> None:
+        """Take finished work off the regeneration queue."""
+        if done:
+            self._store.finish_refreshes([work.ticket for work in done], timeout=_READ_TIMEOUT)
+
+    def sweep(self) -> Swept:
+        """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
+        return self._store.sweep(**self._core.sweeping(), timeout=_READ_TIMEOUT)
+
     def explain(self, request: CacheRequest | str) -> Explanation:
         """Say what a lookup would do, what each rule finds, and what would flip it. Serves and counts nothing."""
         self._follow()
@@ -559,6 +605,43 @@ class AsyncSemanticCache(_Base):
         async for batch in self._store.scan():
             for entry in batch:
                 yield entry
+
+    async def get(self, entry_ids: Collection[str]) -> list[Entry | None]:
+        """Return entries by name, whatever their state; for operators. Order as asked, None where there is none."""
+        names = [self._core.known_id(entry_id) for entry_id in entry_ids]
+        return await self._store.get_many(names, timeout=_READ_TIMEOUT)
+
+    async def versions(self) -> list[ModelVersion]:
+        """List the model versions that have been stored, the one put last first."""
+        return as_versions(await self._store.versions(timeout=_READ_TIMEOUT))
+
+    async def queue_refresh(self, entry_ids: Collection[str], *, why: str = "asked") -> None:
+        """Ask for entries to be answered again by whoever works on the regeneration queue.
+
+        Raises:
+            StoreUnavailableError: The store didn't acknowledge.
+        """
+        await self._store.queue_refresh(
+            [self._core.known_id(i) for i in entry_ids], why, timeout=_READ_TIMEOUT
+        )
+
+    async def take_refreshes(self, consumer: str, *, count: int = 10, idle: float = 60.0) -> list[Refresh]:
+        """Claim entries that were withdrawn or went stale, to answer them again.
+
+        Args:
+            consumer: Name of this worker.
+            idle: Seconds after which another worker's unfinished claim is taken over.
+        """
+        return await self._store.take_refreshes(consumer, count=count, idle=idle, timeout=_READ_TIMEOUT)
+
+    async def finish_refreshes(self, done: Collection[Refresh]) -> None:
+        """Take finished work off the regeneration queue."""
+        if done:
+            await self._store.finish_refreshes([work.ticket for work in done], timeout=_READ_TIMEOUT)
+
+    async def sweep(self) -> Swept:
+        """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
+        return await self._store.sweep(**self._core.sweeping(), timeout=_READ_TIMEOUT)
 
     async def explain(self, request: CacheRequest | str) -> Explanation:
         """Say what a lookup would do, and what each rule finds. Serves and counts nothing."""

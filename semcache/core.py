@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 from semcache import admission, scope, secrets
 from semcache.breaker import Breaker
@@ -24,6 +25,7 @@ from semcache.errors import (
     EncoderError,
     InvalidRequestError,
     OnlyIfCachedError,
+    RateLimitedError,
     StoreUnavailableError,
     UnknownLookupError,
 )
@@ -34,6 +36,7 @@ from semcache.metrics import Metrics
 from semcache.policy import Policy
 from semcache.protocols import Draft, Judgement, LateEmbedding, Mark, Matcher, PutReply, Verifier, View
 from semcache.reasons import docs_anchor
+from semcache.requests import encode_request
 from semcache.steps import Ask, Await, CallModel, Compute, Steps
 from semcache.types import (
     About,
@@ -53,6 +56,7 @@ from semcache.types import (
     LookupToken,
     Match,
     Miss,
+    ModelVersion,
     Response,
     Stored,
     check_confidence,
@@ -140,6 +144,7 @@ class Core:
         self.late: deque[LateEmbedding] = deque(maxlen=10_000)  # embeddings to be written by the follower
         self.encoded = False  # whether the encoder has answered in this process
         self.followed: tuple[str, int] | None = None  # (epoch, log position) before the first rows were read
+        self.limited: dict[str, float] = {}  # principal → monotonic clock until which she is refused
         self.epoch = ""
         self._mirror: dict[str, int] = {}
         self._mirror_of: tuple[str, int] = ("", -1)
@@ -834,6 +839,7 @@ class Core:
             embedding=None if embedding is None else encode_embedding(embedding),
             fingerprint=self.fingerprint if embedding is not None else "",
             shared_embedding=shared,
+            request=encode_request(request, keep_all=self.policy.keep_requests),
         )
 
     def _jittered(self, ttl: float | None, digest: str) -> float | None:
@@ -1028,10 +1034,11 @@ class Core:
             similarity = serving.similarity
             about = about or ("answer" if serving.match == "exact" else "match")
         policy = self.policy
+        self._check_rate(principal)
         mark = Mark(
             entry_id=entry_id, revision=revision, verdict=verdict, about=about, principal=principal, nonce=nonce,
             text=digest, similarity=similarity, raters=policy.feedback_raters, window=policy.feedback_window,
-            keep=policy.tombstone_ttl,
+            keep=policy.tombstone_ttl, rate=policy.feedback_rate, rate_window=policy.feedback_rate_window,
         )  # fmt: skip
         result: FeedbackResult = yield self._ask(
             "feedback", mark, durability=policy.durability, timeout=WITHDRAWAL_TIMEOUT
@@ -1039,8 +1046,32 @@ class Core:
         if result.action in ("withdrawn", "blocked"):
             self.local.drop(entry_id)
             self.flights.ground()
+        if result.limited:
+            with self.lock:
+                self.limited[principal] = self.clock() + policy.feedback_rate_window
         self.metrics.count("feedback", result.action)
         return result
+
+    def _check_rate(self, principal: str) -> None:
+        """Refuse a principal who has spoken too often; known to this process since the store said so."""
+        with self.lock:
+            until = self.limited.get(principal)
+            left = 0.0 if until is None else until - self.clock()
+            if until is not None and left <= 0:
+                del self.limited[principal]
+        if left > 0:
+            policy = self.policy
+            raise RateLimitedError(
+                f"more than {policy.feedback_rate} verdicts in {policy.feedback_rate_window:g} s, expected at most "
+                f"that; try again in {left:.0f} s",
+                retry_after=left,
+            )
+
+    def sweeping(self) -> dict[str, Any]:
+        """Return what a sweep needs to know."""
+        policy = self.policy
+        lease = max(policy.sweep_every * 0.9, 1.0)
+        return {"lease": lease, "keep": policy.tombstone_ttl, "generations": policy.max_generations}
 
     def known_id(self, entry_id: str) -> str:
         """Return an entry id, checked.
@@ -1120,6 +1151,16 @@ def as_response(response: Response | str) -> Response:
     if isinstance(response, str):
         return Response(response)
     raise InvalidRequestError(f"response is {type(response).__name__}, expected Response or str")
+
+
+def as_versions(found: Sequence[tuple[str, float]]) -> list[ModelVersion]:
+    """Read model versions from the names that entries have."""
+    parts = [(name.split("/"), last_put) for name, last_put in found]
+    return [ModelVersion(_plain(model), _plain(version), last_put) for (model, version), last_put in parts]
+
+
+def _plain(part: str) -> str:
+    return "" if part == "~" else unquote(part)
 
 
 def selection(

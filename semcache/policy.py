@@ -47,6 +47,11 @@ class Policy:
         tombstone_ttl: Seconds for which a withdrawn entry can be listed and restored.
         fence_ttl: Seconds for which a fence is accepted by put.
         durability: What a withdrawal asks the store for: ``memory``, ``local`` (fsync) or ``replicas``.
+        keep_requests: Whether context, tools and parameters of a request are kept with its entry, so that
+            regeneration and warm-up can ask again. Without it only plain requests can be asked again.
+        sweep_every: Seconds between clean-ups, by one process at a time; 0 turns them off.
+        max_generations: Tag invalidations that are remembered one by one; older ones are folded into a
+            floor below which everything is stale.
         single_flight: Whether concurrent callers with the same request share one call to the model.
         flight_timeout: Seconds a caller waits for another's call before it makes its own.
     """
@@ -81,6 +86,9 @@ class Policy:
     fence_ttl: float = 3600.0
     durability: Durability = "memory"
     single_flight: bool = True
+    keep_requests: bool = False
+    sweep_every: float = 300.0
+    max_generations: int = 200_000
     flight_timeout: float = 60.0
     kinds: Mapping[str, float | None] = field(default_factory=dict)  # kind → ttl in seconds
 
@@ -116,6 +124,7 @@ class Policy:
             ("breaker_failures", 1),
             ("feedback_raters", 1),
             ("feedback_rate", 1),
+            ("max_generations", 1000),
         ):
             value = getattr(self, name)
             if type(value) is not int or value < least:

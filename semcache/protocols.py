@@ -246,6 +246,7 @@ class Draft:
     embedding: bytes | None
     fingerprint: str
     shared_embedding: tuple[str, bytes] | None = None
+    request: str = ""
     cost: str = ""
 
 
@@ -321,6 +322,37 @@ class Mark:
     raters: int
     window: float  # seconds
     keep: float  # seconds
+    rate: int  # verdicts of one principal per rate_window
+    rate_window: float  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """One piece of work in the regeneration queue, claimed by this consumer.
+
+    Attributes:
+        ticket: Names the piece of work, for `refreshed`.
+        entry_id: The entry to be answered again.
+        why: ``feedback``, ``stale`` …
+        queued_at: Seconds since the Unix epoch, the store's clock.
+        tries: How often it was claimed, this time included.
+    """
+
+    ticket: str
+    entry_id: str
+    why: str
+    queued_at: float
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one clean-up did; all zero if another process had the lease."""
+
+    leader: bool = False
+    generations: int = 0
+    tombstones: int = 0
+    announced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +438,30 @@ class Store(Protocol):
         """Return the namespace's root secret; the offer becomes it if there is none."""
         ...
 
+    def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
+        """Put entries on the regeneration queue."""
+        ...
+
+    def take_refreshes(self, consumer: str, *, count: int, idle: float, timeout: float) -> list[Refresh]:
+        """Claim work: what nobody has, and what another consumer claimed `idle` seconds ago and didn't finish."""
+        ...
+
+    def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
+        """Take finished work off the queue."""
+        ...
+
+    def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
+        """Return entries whole, with `obeys` and `request`, whatever their state."""
+        ...
+
+    def versions(self, *, timeout: float) -> list[tuple[str, float]]:
+        """Return ``<model>/<version>``, percent-encoded, with the time of the last put, newest first."""
+        ...
+
+    def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+        """Clean up under a lease of so many seconds; several round trips."""
+        ...
+
     def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         """List withdrawn entries, newest first."""
         ...
@@ -461,6 +517,20 @@ class AsyncStore(Protocol):
     async def position(self, *, timeout: float) -> tuple[str, int]: ...
 
     async def secret(self, offer: bytes, *, timeout: float) -> bytes: ...
+
+    async def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None: ...
+
+    async def take_refreshes(
+        self, consumer: str, *, count: int, idle: float, timeout: float
+    ) -> list[Refresh]: ...
+
+    async def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None: ...
+
+    async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]: ...
+
+    async def versions(self, *, timeout: float) -> list[tuple[str, float]]: ...
+
+    async def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept: ...
 
     async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]: ...
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,6 +106,8 @@ class FollowerThread:
         self._store = store
         self._drive = drive
         self._stop = threading.Event()
+        self._core = core
+        self._next_sweep = time.monotonic() + core.policy.sweep_every
         self.pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="semcache-follower", daemon=True)
         self._thread.start()
@@ -113,12 +116,19 @@ class FollowerThread:
         while not self._stop.is_set():
             try:
                 self._drive(self._follower.turn(), self._store)
+                self._sweep()
             except (StoreUnavailableError, TimeoutError, ConfigurationError) as error:
                 if self._stop.is_set():
                     return
                 log.debug("the change log can't be read: %s", error)
                 self._follower.lost()
                 self._stop.wait(PAUSE)
+
+    def _sweep(self) -> None:
+        every = self._core.policy.sweep_every
+        if every and time.monotonic() >= self._next_sweep:
+            self._next_sweep = time.monotonic() + every
+            self._store.sweep(**self._core.sweeping(), timeout=5.0)
 
     def stop(self) -> None:
         """Ask the thread to end; it does so within the time that one read waits."""

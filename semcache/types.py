@@ -218,6 +218,7 @@ class Entry:
     blocked: frozenset[str] = frozenset()  # digests of texts refused for this entry
     observations: tuple[tuple[float, bool], ...] = ()  # (similarity, right), oldest first
     obeys: tuple[str, ...] = ()  # names of its generations; filled by scans only
+    request: str = ""  # what it takes to ask again, see `requests`; filled by scans only
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,12 +396,15 @@ class FeedbackResult:
         action: ``withdrawn``, ``blocked``, ``recorded`` or ``none``.
         entry_id: The entry it was about.
         raters: Distinct raters against it inside the window, this one included.
+        durability: What the store acknowledged, see `Invalidated`.
+        limited: True if this was the principal's last verdict for now.
     """
 
     action: Literal["withdrawn", "blocked", "recorded", "none"]
     entry_id: str
     raters: int = 0
     durability: str = "memory"
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,3 +459,16 @@ class Explanation:
     candidates: tuple[CandidateReport, ...]
     encoder: str
     docs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """A model version of which something was stored.
+
+    Attributes:
+        last_put: Seconds since the Unix epoch.
+    """
+
+    model: str
+    model_version: str
+    last_put: float

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field, replace
 
 from semcache.codec import decode_response
 from semcache.feedback import Complaint, consequence, distinct_raters
-from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from semcache.protocols import (
+    Change,
+    Draft,
+    LateEmbedding,
+    Mark,
+    PutReply,
+    Refresh,
+    Swept,
+    Tombstone,
+    View,
+    Withdrawn,
+)
 from semcache.stores.plans import MAX_BLOCKED, MAX_LOG, MAX_OBSERVATIONS, new_epoch
 from semcache.types import Entry, FeedbackResult, Fence
 
@@ -40,7 +51,7 @@ class MemoryStore:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._lock = threading.Condition()
+        self._lock = threading.Condition(threading.RLock())
         self._epoch = new_epoch()
         self._version = 0
         self._generations: dict[str, int] = {}
@@ -48,6 +59,10 @@ class MemoryStore:
         self._log: list[Change] = []
         self._shared: dict[tuple[str, str], bytes] = {}
         self._secret: bytes | None = None
+        self._queue: dict[str, tuple[str, str, float]] = {}  # ticket → (entry, why, queued at)
+        self._claims: dict[str, tuple[float, int]] = {}  # ticket → (claimed at, tries)
+        self._versions: dict[str, float] = {}
+        self._spoken: dict[tuple[str, int], int] = {}  # (principal, bucket) → verdicts
         self._last_us = 0
 
     def _now_us(self) -> int:
@@ -115,6 +130,7 @@ class MemoryStore:
                 kind=draft.kind,
                 blocked=frozenset(slot.blocked),
                 obeys=draft.all_tags,
+                request=draft.request,
             )
             slot.fingerprint, slot.embedding = draft.fingerprint, draft.embedding
             slot.gone_at = None if draft.keep is None else self._clock() + draft.keep
@@ -123,6 +139,7 @@ class MemoryStore:
                 self._shared[(draft.fingerprint, draft.shared_embedding[0])] = draft.shared_embedding[1]
             fingerprint = draft.fingerprint if draft.embedding is not None else ""
             self._note("add", draft.entry_id, draft.scope, fingerprint, slot.gone_at)
+            self._versions[draft.entry_id.rsplit("/", 1)[0]] = now / 1e6
             stale = draft.epoch != self._epoch or any(
                 fence <= self._generations.get(t, 0) for t in draft.all_tags
             )
@@ -193,6 +210,16 @@ class MemoryStore:
 
     def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult:
         with self._lock:
+            result = self._judge(mark)
+            if result.action == "withdrawn":
+                self.queue_refresh([mark.entry_id], "feedback", timeout=timeout)
+            bucket = (mark.principal, int(self._clock() // mark.rate_window) if mark.rate_window else 0)
+            self._spoken = {key: n for key, n in self._spoken.items() if key[1] >= bucket[1] - 1}
+            self._spoken[bucket] = self._spoken.get(bucket, 0) + 1
+            return replace(result, limited=self._spoken[bucket] > mark.rate)
+
+    def _judge(self, mark: Mark) -> FeedbackResult:
+        with self._lock:
             slot, now = self._slot(mark.entry_id), self._clock()
             entry = None if slot is None else slot.entry
             if (
@@ -258,6 +285,46 @@ class MemoryStore:
         with self._lock:
             self._secret = self._secret or offer
             return self._secret
+
+    def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
+        with self._lock:
+            for entry_id in ids:
+                self._queue[f"{self._now_us()}-0"] = (entry_id, why, self._clock())
+
+    def take_refreshes(self, consumer: str, *, count: int, idle: float, timeout: float) -> list[Refresh]:
+        with self._lock:
+            now = self._clock()
+            found: list[Refresh] = []
+            for ticket, (entry_id, why, queued_at) in self._queue.items():
+                claimed_at, tries = self._claims.get(ticket, (None, 0))
+                if len(found) < count and (claimed_at is None or now - claimed_at >= idle):
+                    self._claims[ticket] = (now, tries + 1)
+                    found.append(Refresh(ticket, entry_id, why, queued_at, tries + 1))
+            return found
+
+    def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
+        with self._lock:
+            for ticket in tickets:
+                self._queue.pop(ticket, None)
+                self._claims.pop(ticket, None)
+
+    def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
+        with self._lock:
+            slots = [self._slot(entry_id) for entry_id in ids]
+            return [None if slot is None else slot.entry for slot in slots]
+
+    def versions(self, *, timeout: float) -> list[tuple[str, float]]:
+        with self._lock:
+            return sorted(self._versions.items(), key=lambda item: -item[1])
+
+    def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+        with self._lock:
+            gone = [i for i, slot in list(self._slots.items()) if self._slot(i) and slot.entry is None]
+            forgotten = [i for i in gone if self._slots[i].tomb_us / 1e6 < self._clock() - keep]
+            for entry_id in forgotten:
+                if not self._slots[entry_id].blocked:
+                    del self._slots[entry_id]
+            return Swept(True, 0, len(forgotten))
 
     def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         with self._lock:
@@ -339,6 +406,26 @@ class AsyncMemoryStore:
 
     async def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return self._store.secret(offer, timeout=timeout)
+
+    async def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
+        self._store.queue_refresh(ids, why, timeout=timeout)
+
+    async def take_refreshes(
+        self, consumer: str, *, count: int, idle: float, timeout: float
+    ) -> list[Refresh]:
+        return self._store.take_refreshes(consumer, count=count, idle=idle, timeout=timeout)
+
+    async def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
+        self._store.finish_refreshes(tickets, timeout=timeout)
+
+    async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
+        return self._store.get_many(ids, timeout=timeout)
+
+    async def versions(self, *, timeout: float) -> list[tuple[str, float]]:
+        return self._store.versions(timeout=timeout)
+
+    async def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+        return self._store.sweep(lease=lease, keep=keep, generations=generations, timeout=timeout)
 
     async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         return self._store.tombstones(limit=limit, timeout=timeout)

@@ -13,7 +13,18 @@ from typing import Any, Final, TypeVar
 from semcache.codec import FIELDS, decode_entry
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
-from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from semcache.protocols import (
+    Change,
+    Draft,
+    LateEmbedding,
+    Mark,
+    PutReply,
+    Refresh,
+    Swept,
+    Tombstone,
+    View,
+    Withdrawn,
+)
 from semcache.stores.plans import Plan, Plans
 from semcache.types import Entry, FeedbackResult
 
@@ -99,6 +110,48 @@ class Operations:
         found: bytes = yield self.plans.secret(offer)
         return found
 
+    def queue_refresh(self, ids: Sequence[str], why: str) -> Steps[None]:
+        yield self.plans.queue_refresh(ids, why)
+
+    def take_refreshes(self, consumer: str, count: int, idle: float) -> Steps[list[Refresh]]:
+        plan = self.plans.take_refreshes(consumer, count, round(idle * 1000))
+        found: list[Refresh] | None = yield plan
+        if found is None:
+            yield self.plans.make_group()
+            found = yield plan
+        return found or []
+
+    def finish_refreshes(self, tickets: Sequence[str]) -> Steps[None]:
+        yield self.plans.finish_refreshes(tickets)
+
+    def get_many(self, ids: Sequence[str]) -> Steps[list[Entry | None]]:
+        keys = [self.keys.entry(entry_id).encode() for entry_id in ids]
+        replies = yield Plan(self.entry_commands(keys), list)
+        found = {entry.entry_id: entry for entry in self.decode(keys, replies)}
+        return [found.get(entry_id) for entry_id in ids]
+
+    def versions(self) -> Steps[list[tuple[str, float]]]:
+        found: list[tuple[str, float]] = yield self.plans.versions()
+        return found
+
+    def lead_sweep(self, holder: str, lease: float, keep: float, generations: int) -> Steps[Swept]:
+        """Take the lease and do what needs no scan."""
+        if not (yield self.plans.lease("sweep", holder, lease)):
+            return Swept()
+        folded, forgotten = yield self.plans.sweep(keep, generations)
+        return Swept(True, folded, forgotten)
+
+    def announce_left(self, keys: Sequence[bytes]) -> Steps[int]:
+        """Announce those of the scanned entries that never were."""
+        states = yield self.plans.announced_states(keys)
+        left = 0
+        for key, (announced, state, epoch, scope, fingerprint, entry_id) in zip(keys, states, strict=True):
+            if announced == b"0" and state == b"live" and entry_id:
+                texts = [(value or b"").decode() for value in (epoch, entry_id, scope, fingerprint)]
+                yield self.plans.announce_again(key, *texts)
+                left += 1
+        return left
+
     def tombstones(self, limit: int) -> Steps[list[Tombstone]]:
         names: list[str] = yield self.plans.tombstones(limit)
         found: list[Tombstone] = yield self.plans.tombstone_details(names)
@@ -109,16 +162,21 @@ class Operations:
         entries = []
         for key, reply in zip(keys, replies, strict=True):
             try:
-                entry = decode_entry(self.keys.entry_id(key.decode()), reply[:-1])
+                entry = decode_entry(self.keys.entry_id(key.decode()), reply[:-2])
                 if entry is not None:
-                    entries.append(replace(entry, obeys=tuple(json.loads(reply[-1] or b"[]"))))
+                    obeys, request = reply[-2:]
+                    entries.append(
+                        replace(
+                            entry, obeys=tuple(json.loads(obeys or b"[]")), request=(request or b"").decode()
+                        )
+                    )
             except (UndecodableError, ValueError, TypeError):
                 continue
         return entries
 
     def entry_commands(self, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
         """Commands that read scanned keys."""
-        return [("HMGET", key, *FIELDS, "obeys") for key in keys]
+        return [("HMGET", key, *FIELDS, "obeys", "request") for key in keys]
 
 
 def server_facts(info: Mapping[str, Any]) -> dict[str, str]:

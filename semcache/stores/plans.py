@@ -18,7 +18,17 @@ from typing import Any, Generic, TypeVar
 from semcache.codec import FIELDS, decode_entry, decode_response, entry_fields
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
-from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from semcache.protocols import (
+    Change,
+    Draft,
+    LateEmbedding,
+    Mark,
+    PutReply,
+    Refresh,
+    Tombstone,
+    View,
+    Withdrawn,
+)
 from semcache.types import Entry, FeedbackResult
 
 T = TypeVar("T")
@@ -28,6 +38,7 @@ MAX_LOG = 100_000
 MAX_OBSERVATIONS = 64
 MAX_BLOCKED = 256
 MAX_LISTED = 100_000
+GROUP = "regeneration"
 EMBEDDING_TTL = 7 * 86400.0  # seconds
 
 
@@ -68,7 +79,7 @@ def script(name: str) -> Script:
 def script_by_sha(sha: str) -> Script | None:
     """Find a loaded script by its digest."""
     names = (
-        "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback",
+        "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback", "compact",
     )  # fmt: skip
     return next((script(name) for name in names if script(name).sha == sha), None)
 
@@ -211,7 +222,7 @@ class Plans:
             embedding=draft.embedding,
             fingerprint=draft.fingerprint,
             obeys=draft.all_tags,
-            extra={"cost": draft.cost} if draft.cost else None,
+            extra={"request": draft.request} if draft.request else None,
         )
         beside = [entry, *(keys.beside(what, draft.entry_id) for what in ("tomb", "downs", "blocked"))]
         commands: list[Command] = [
@@ -321,16 +332,24 @@ class Plans:
             keys.entry(mark.entry_id),
             *(keys.beside(w, mark.entry_id) for w in ("downs", "tomb", "blocked")),
         ]
+        # The limit is counted beside the script, whose slot is another: who is over it is told so, and her
+        # next verdicts aren't sent at all.
+        bucket = int(time.time() // mark.rate_window) if mark.rate_window else 0
+        limit = keys.named("limit", f"{mark.principal}:{bucket}")
         commands: list[Command] = [
+            ("INCR", limit),
+            ("PEXPIRE", limit, _ms(mark.rate_window * 2)),
             call("feedback", beside, mark.verdict, mark.about, "" if mark.revision is None else mark.revision,
                  mark.principal, mark.nonce, mark.text, "" if mark.similarity is None else f"{mark.similarity:.4f}",
                  mark.raters, int(mark.window * 1e6), _ms(mark.keep), MAX_OBSERVATIONS, MAX_BLOCKED)
         ]  # fmt: skip
 
         def parse(replies: list[Any]) -> FeedbackResult:
-            action, raters, _, _, _ = check(replies[0])
+            action, raters, _, _, _ = check(replies[2])
             word: Any = _text(action)
-            return FeedbackResult(word, mark.entry_id, int(raters))
+            return FeedbackResult(
+                word, mark.entry_id, int(raters), limited=int(check(replies[0])) > mark.rate
+            )
 
         return Plan(commands, parse, durability)
 
@@ -342,6 +361,90 @@ class Plans:
             ("XADD", self.keys.refresh, "MAXLEN", "~", MAX_LOG, "*", "entry", entry_id, "why", reason),
         ]
         return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+
+    def queue_refresh(self, ids: Sequence[str], why: str) -> Plan[None]:
+        """Put entries on the regeneration queue."""
+        commands: list[Command] = [
+            ("XADD", self.keys.refresh, "MAXLEN", "~", MAX_LOG, "*", "entry", entry_id, "why", why)
+            for entry_id in ids
+        ]
+        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+
+    def make_group(self) -> Plan[None]:
+        """Create the queue's consumer group; one that exists is left alone."""
+        return Plan([("XGROUP", "CREATE", self.keys.refresh, GROUP, "0", "MKSTREAM")], lambda replies: None)
+
+    def take_refreshes(self, consumer: str, count: int, idle_ms: int) -> Plan[list[Refresh] | None]:
+        """Claim abandoned work and new work; None if there is no group yet."""
+        queue = self.keys.refresh
+        commands: list[Command] = [
+            ("XAUTOCLAIM", queue, GROUP, consumer, idle_ms, "0-0", "COUNT", count),
+            ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", queue, ">"),
+        ]
+
+        def parse(replies: list[Any]) -> list[Refresh] | None:
+            if any(isinstance(reply, Exception) and "NOGROUP" in str(reply) for reply in replies):
+                return None
+            claimed, fresh = check(replies[0])[1], _records(check(replies[1]))
+            found = [_refresh(record, 2) for record in claimed if record and record[1]]
+            return found + [_refresh(record, 1) for record in fresh]
+
+        return Plan(commands, parse)
+
+    def finish_refreshes(self, tickets: Sequence[str]) -> Plan[None]:
+        """Acknowledge and delete finished work."""
+        queue = self.keys.refresh
+        commands: list[Command] = [("XACK", queue, GROUP, *tickets), ("XDEL", queue, *tickets)]
+        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+
+    def versions(self) -> Plan[list[tuple[str, float]]]:
+        """Model versions with the time of their last put, newest first."""
+        commands: list[Command] = [("ZREVRANGE", self.keys.versions, 0, -1, "WITHSCORES")]
+
+        def parse(replies: list[Any]) -> list[tuple[str, float]]:
+            flat = check(replies[0])
+            pairs = (
+                flat
+                if flat and isinstance(flat[0], list | tuple)
+                else list(zip(flat[::2], flat[1::2], strict=True))
+            )
+            return [(_text(name), float(score)) for name, score in pairs]
+
+        return Plan(commands, parse)
+
+    def lease(self, name: str, holder: str, seconds: float) -> Plan[bool]:
+        """Take a lease if nobody has it."""
+        commands: list[Command] = [("SET", self.keys.named("lease", name), holder, "NX", "PX", _ms(seconds))]
+        return Plan(commands, lambda replies: bool(check(replies[0])))
+
+    def sweep(self, keep: float, generations: int) -> Plan[tuple[int, int]]:
+        """Fold old generations, forget old tombstones; returns how many of each."""
+        now = time.time()
+        commands: list[Command] = [
+            call("compact", [self.keys.gens], generations, round((now - 60.0) * 1e6)),
+            ("ZREMRANGEBYSCORE", self.keys.withdrawn, "-inf", f"{now - keep:.6f}"),
+        ]
+        return Plan(commands, lambda replies: (int(check(replies[0])), int(check(replies[1]))))
+
+    def announced_states(self, keys: Sequence[bytes]) -> Plan[list[Any]]:
+        """Read what it takes to announce entries that never were."""
+        wanted = ("announced", "state", "epoch", "scope", "fingerprint", "id")
+        return Plan(
+            [("HMGET", key, *wanted) for key in keys], lambda replies: [check(reply) for reply in replies]
+        )
+
+    def announce_again(
+        self, key: bytes, epoch: str, entry_id: str, scope: str, fingerprint: str
+    ) -> Plan[None]:
+        """Announce an entry whose writer didn't come to it."""
+        commands: list[Command] = [
+            ("ZADD", self.keys.members(fingerprint, scope), "inf", entry_id),
+            self._log("add", epoch, entry_id, scope, fingerprint),
+            call("announced", [key.decode()]),
+        ]
+        return Plan(
+            commands if fingerprint else commands[1:], lambda replies: _nothing([check(r) for r in replies])
+        )
 
     def secret(self, offer: bytes) -> Plan[bytes]:
         """Adopt the namespace's secret, or set it."""
@@ -465,6 +568,14 @@ def _change(record: Any) -> Change:
         fingerprint=named.get("encoder", ""),
         expires_at=None if expires == "inf" else float(expires),
     )
+
+
+def _refresh(record: Any, tries: int) -> Refresh:
+    id_, fields = record
+    pairs = fields.items() if isinstance(fields, Mapping) else zip(fields[::2], fields[1::2], strict=True)
+    named = {_text(k): _text(v) for k, v in pairs}
+    queued_at = int(_text(id_).split("-")[0]) / 1000
+    return Refresh(_text(id_), named.get("entry", ""), named.get("why", ""), queued_at, tries)
 
 
 def _ms(seconds: float | None) -> str:

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from semcache.protocols import Change, Draft, LateEmbedding, Mark, PutReply, Tombstone, View, Withdrawn
+from redis.exceptions import RedisError
+
+from semcache.protocols import (
+    Change,
+    Draft,
+    LateEmbedding,
+    Mark,
+    PutReply,
+    Refresh,
+    Swept,
+    Tombstone,
+    View,
+    Withdrawn,
+)
 from semcache.stores.connections import AsyncClustered, AsyncDirect, Clustered, Direct, unavailable
 from semcache.stores.operations import Operations, Steps, read_replies, server_facts, with_wait
+from semcache.stores.plans import new_epoch
 from semcache.types import Entry, FeedbackResult
 
 T = TypeVar("T")
@@ -19,6 +34,7 @@ class RedisStore:
     def __init__(self, connections: Direct | Clustered, namespace: str) -> None:
         self._connections = connections
         self._operations = Operations(namespace, cluster=connections.cluster)
+        self._holder = new_epoch()
 
     def _run(self, steps: Steps[T], timeout: float) -> T:
         try:
@@ -78,29 +94,65 @@ class RedisStore:
     def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return self._run(self._operations.secret(offer), timeout)
 
+    def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
+        self._run(self._operations.queue_refresh(ids, why), timeout)
+
+    def take_refreshes(self, consumer: str, *, count: int, idle: float, timeout: float) -> list[Refresh]:
+        return self._run(self._operations.take_refreshes(consumer, count, idle), timeout)
+
+    def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
+        self._run(self._operations.finish_refreshes(tickets), timeout)
+
+    def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
+        return self._run(self._operations.get_many(ids), timeout)
+
+    def versions(self, *, timeout: float) -> list[tuple[str, float]]:
+        return self._run(self._operations.versions(), timeout)
+
+    def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+        holder = self._holder
+        done = self._run(self._operations.lead_sweep(holder, lease, keep, generations), timeout)
+        if not done.leader:
+            return done
+        announced = 0
+        for keys in self._key_batches(500):
+            announced += self._run(self._operations.announce_left(keys), timeout)
+        return replace(done, announced=announced)
+
     def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         return self._run(self._operations.tombstones(limit), timeout)
 
     def scan(self, *, count: int = 500) -> Iterator[list[Entry]]:
+        for keys in self._key_batches(count):
+            yield self._entries(keys)
+
+    def _key_batches(self, count: int) -> Iterator[list[bytes]]:
         batch: list[bytes] = []
         pattern = self._operations.keys.prefix + "entry:*"
         try:
             for key in self._connections.client().scan_iter(match=pattern, count=count):
                 batch.append(key)
                 if len(batch) >= count:
-                    yield self._entries(batch)
+                    yield batch
                     batch = []
-        except OSError as error:
+        except (OSError, RedisError) as error:
             raise unavailable(error) from error
         if batch:
-            yield self._entries(batch)
+            yield batch
 
     def _entries(self, keys: Sequence[bytes]) -> list[Entry]:
         replies = self._connections.execute(self._operations.entry_commands(keys), 10.0)
         return self._operations.decode(keys, replies)
 
     def info(self, *, timeout: float) -> Mapping[str, str]:
-        return server_facts(_node_info(self._connections.client().info()))
+        return server_facts(_node_info(self._info()))
+
+    def _info(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = self._connections.client().info()
+        except (OSError, RedisError) as error:
+            raise unavailable(error) from error
+        return found
 
     def close(self) -> None:
         self._connections.close()
@@ -112,6 +164,7 @@ class AsyncRedisStore:
     def __init__(self, connections: AsyncDirect | AsyncClustered, namespace: str) -> None:
         self._connections = connections
         self._operations = Operations(namespace, cluster=connections.cluster)
+        self._holder = new_epoch()
 
     async def _run(self, steps: Steps[T], timeout: float) -> T:
         try:
@@ -173,29 +226,67 @@ class AsyncRedisStore:
     async def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return await self._run(self._operations.secret(offer), timeout)
 
+    async def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
+        await self._run(self._operations.queue_refresh(ids, why), timeout)
+
+    async def take_refreshes(
+        self, consumer: str, *, count: int, idle: float, timeout: float
+    ) -> list[Refresh]:
+        return await self._run(self._operations.take_refreshes(consumer, count, idle), timeout)
+
+    async def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
+        await self._run(self._operations.finish_refreshes(tickets), timeout)
+
+    async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
+        return await self._run(self._operations.get_many(ids), timeout)
+
+    async def versions(self, *, timeout: float) -> list[tuple[str, float]]:
+        return await self._run(self._operations.versions(), timeout)
+
+    async def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+        holder = self._holder
+        done = await self._run(self._operations.lead_sweep(holder, lease, keep, generations), timeout)
+        if not done.leader:
+            return done
+        announced = 0
+        async for keys in self._key_batches(500):
+            announced += await self._run(self._operations.announce_left(keys), timeout)
+        return replace(done, announced=announced)
+
     async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         return await self._run(self._operations.tombstones(limit), timeout)
 
     async def scan(self, *, count: int = 500) -> AsyncIterator[list[Entry]]:
+        async for keys in self._key_batches(count):
+            yield await self._entries(keys)
+
+    async def _key_batches(self, count: int) -> AsyncIterator[list[bytes]]:
         batch: list[bytes] = []
         pattern = self._operations.keys.prefix + "entry:*"
         try:
             async for key in self._connections.client().scan_iter(match=pattern, count=count):
                 batch.append(key)
                 if len(batch) >= count:
-                    yield await self._entries(batch)
+                    yield batch
                     batch = []
-        except OSError as error:
+        except (OSError, RedisError) as error:
             raise unavailable(error) from error
         if batch:
-            yield await self._entries(batch)
+            yield batch
 
     async def _entries(self, keys: Sequence[bytes]) -> list[Entry]:
         replies = await self._connections.execute(self._operations.entry_commands(keys), 10.0)
         return self._operations.decode(keys, replies)
 
     async def info(self, *, timeout: float) -> Mapping[str, str]:
-        return server_facts(_node_info(await self._connections.client().info()))
+        return server_facts(_node_info(await self._info()))
+
+    async def _info(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = await self._connections.client().info()
+        except (OSError, RedisError) as error:
+            raise unavailable(error) from error
+        return found
 
     async def close(self) -> None:
         await self._connections.close()
