@@ -10,37 +10,30 @@ How much memory is too much, and graphs, are `adaptive`'s business.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
-from typing import Protocol, TypeAlias
-
-import numpy as np
+from typing import Protocol
 
 from semcache.indexes.flat import FlatRows
 from semcache.indexes.rows import (
+    Moved,
     Scored,
     Times,
     check_dim,
     check_query,
     check_rows,
-    grown,
     neighbours,
-    similarities,
 )
+from semcache.indexes.slots import Arena
 from semcache.protocols import Neighbour
 from semcache.types import Embedding, Embeddings
 
 OWN_FROM = 32
 """Rows from which a scope has storage of its own."""
 
-_CHUNK = 1024  # rows
-_SHIFT = _CHUNK.bit_length() - 1
 _SLICE = 64  # rows written before the lock is given up for a moment
-_STR = 49  # bytes of a str object beside its characters
-_PLACE = 150  # bytes of the scope's dict entry and value
-
-Moved: TypeAlias = tuple[list[str], Embeddings, Times]  # keys, rows, expiries
+_COPIED = 4096  # rows copied before the lock is given up for a moment
+_GRAPH = 500  # bytes a row may take in a graph beside itself
 
 
 class ScopeRows(Protocol):
@@ -50,170 +43,13 @@ class ScopeRows(Protocol):
     def remove(self, keys: Sequence[str]) -> int: ...
     def search(self, query: Embedding, k: int, *, now: float, least: float) -> list[Scored]: ...
     def expire(self, now: float) -> int: ...
-    def rows(self) -> Moved: ...
     def retire(self) -> Moved: ...
     def __len__(self) -> int: ...
     def memory_bytes(self) -> int: ...
-
-
-class Arena:
-    """Rows of all small scopes, dense: slots 0 … n-1 are in use. The caller holds a lock."""
-
-    def __init__(self, dim: int) -> None:
-        self._dim = dim
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.scopes: dict[str, int | array[int]] = {}  # one slot, or several
-        self._chunks: list[Embeddings] = []
-        self._keys: list[str] = []
-        self._owners: list[str] = []
-        self._expires: Times = np.full(64, -np.inf)
-        self._used = np.zeros(64, dtype=np.uint32)  # tick of the scope's last use, on its first slot
-        self._text_bytes = 0
-
-    def slots(self, scope: str) -> Sequence[int]:
-        """Return the slots of a scope's rows."""
-        held = self.scopes.get(scope)
-        if held is None:
-            return ()
-        return (held,) if isinstance(held, int) else held
-
-    def touch(self, scope: str, tick: int) -> None:
-        """Note that the scope is in use."""
-        slots = self.slots(scope)
-        if slots:
-            self._used[slots[0]] = tick
-
-    def used(self, scope: str) -> int:
-        """Return the tick of the scope's last use."""
-        return int(self._used[self.slots(scope)[0]])
-
-    def idle_scopes(self, count: int) -> list[tuple[int, str]]:
-        """Return at least one and about `count` scopes that have been idle longest, with their ticks."""
-        n = len(self._keys)
-        if not n:
-            return []
-        count = min(count, n)
-        slots = np.argpartition(self._used[:n], count - 1)[:count].tolist()
-        return sorted((self.used(scope), scope) for scope in {self._owners[slot] for slot in slots})
-
-    def row(self, slot: int) -> Embedding:
-        """Return a view of one row, valid until the next change."""
-        row: Embedding = self._chunks[slot >> _SHIFT][slot & (_CHUNK - 1)]
-        return row
-
-    def put(self, scope: str, key: str, row: Embedding, expires: float, tick: int) -> None:
-        """Add or replace one row."""
-        slots = self.slots(scope)
-        slot = next((slot for slot in slots if self._keys[slot] == key), -1)
-        if slot < 0:
-            slot = self._append(scope, key)
-            if not slots:
-                self.scopes[scope] = slot
-                self._text_bytes += len(scope) + _STR + _PLACE
-            else:
-                self.scopes[scope] = array("i", (*slots, slot))
-        self.row(slot)[:] = row
-        self._expires[slot] = expires
-        self._used[slot] = tick
-
-    def _append(self, scope: str, key: str) -> int:
-        slot = len(self._keys)
-        if slot == len(self._expires):
-            self._expires = grown(self._expires, slot + 1)
-            self._used = np.concatenate([self._used, np.zeros(len(self._expires) - slot, dtype=np.uint32)])
-        if slot >> _SHIFT == len(self._chunks):
-            self._chunks.append(np.zeros((_CHUNK if slot else 64, self._dim), dtype=np.float32))
-        elif slot < _CHUNK and slot == len(self._chunks[0]):
-            bigger = np.zeros((2 * slot, self._dim), dtype=np.float32)
-            bigger[:slot] = self._chunks[0]
-            self._chunks[0] = bigger
-        self._keys.append(key)
-        self._owners.append(scope)
-        self._text_bytes += len(key) + _STR
-        return slot
-
-    def remove(self, scope: str, key: str) -> bool:
-        """Remove one row; the last row of the arena takes its place."""
-        for slot in self.slots(scope):
-            if self._keys[slot] == key:
-                self._release(scope, slot)
-                return True
-        return False
-
-    def _release(self, scope: str, slot: int) -> None:
-        held = self.scopes[scope]
-        if isinstance(held, int):
-            del self.scopes[scope]
-            self._text_bytes -= len(scope) + _STR + _PLACE
-        else:
-            left = array("i", (other for other in held if other != slot))
-            self.scopes[scope] = left if len(left) > 1 else left[0]
-        self._text_bytes -= len(self._keys[slot]) + _STR
-        last = len(self._keys) - 1
-        if slot != last:
-            self._move(last, slot)
-        self._keys.pop()
-        self._owners.pop()
-        if len(self._chunks) > 1 and last <= (len(self._chunks) - 2) << _SHIFT:
-            self._chunks.pop()  # one spare chunk stays
-
-    def _move(self, source: int, target: int) -> None:
-        owner = self._owners[source]
-        held = self.scopes[owner]
-        if isinstance(held, int):
-            self.scopes[owner] = target
-        else:
-            held[held.index(source)] = target
-        self.row(target)[:] = self.row(source)
-        self._keys[target], self._owners[target] = self._keys[source], owner
-        self._expires[target], self._used[target] = self._expires[source], self._used[source]
-
-    def drop(self, scope: str) -> int:
-        """Remove a scope's rows. Returns how many."""
-        keys = [self._keys[slot] for slot in self.slots(scope)]
-        for key in keys:
-            self.remove(scope, key)
-        return len(keys)
-
-    def copy(self, scope: str) -> Moved:
-        """Return a copy of a scope's rows."""
-        slots = list(self.slots(scope))
-        rows = np.array([self.row(slot) for slot in slots], dtype=np.float32).reshape(-1, self._dim)
-        return [self._keys[slot] for slot in slots], rows, self._expires[slots]
-
-    def search(self, scope: str, query: Embedding, *, now: float, least: float) -> list[Scored]:
-        """Return the scope's live rows; ghosts that are met are removed."""
-        slots = self.slots(scope)
-        ghosts = [self._keys[slot] for slot in slots if self._expires[slot] <= now]
-        for key in ghosts:
-            self.remove(scope, key)
-        if ghosts:
-            slots = self.slots(scope)
-        if not slots:
-            return []
-        found = similarities([self.row(slot) for slot in slots], query.astype(np.float64)).tolist()
-        return [
-            (-similarity, self._keys[slot])
-            for similarity, slot in zip(found, slots, strict=True)
-            if similarity >= least
-        ]
-
-    def expired(self, now: float, limit: int) -> list[tuple[str, str]]:
-        """Return up to `limit` (scope, key) whose rows expired by `now`."""
-        slots = np.nonzero(self._expires[: len(self._keys)] <= now)[0][:limit].tolist()
-        return [(self._owners[slot], self._keys[slot]) for slot in slots]
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def memory_bytes(self) -> int:
-        """Return what rows, keys and places take, bytes; rows of the last chunk not yet used aren't there."""
-        n = len(self._keys)
-        tables = self._expires.nbytes + self._used.nbytes + 16 * n
-        return n * self._dim * 4 + tables + self._text_bytes
+    def abandon(self) -> None: ...
+    def stop(self) -> None: ...
+    def start(self) -> None: ...
+    def renew(self) -> None: ...
 
 
 class ArenaIndex:
@@ -235,6 +71,7 @@ class ArenaIndex:
         self._arena = Arena(dim)
         self._own: dict[str, ScopeRows] = {}
         self._own_used: dict[str, int] = {}
+        self._own_bytes = 0  # what they may take by now, at most
         self._tick = 0
 
     def add(
@@ -251,6 +88,7 @@ class ArenaIndex:
                     start = self._add_small(scope, keys, rows, expires, start, stop)
                 else:
                     self._own_used[scope] = self._next_tick()
+                    self._own_bytes += (len(keys) - start) * (4 * self.dim + _GRAPH)
             if own is not None and own.put(keys[start:], rows[start:], expires[start:]):
                 return  # False: the scope moved just now; look again
 
@@ -270,6 +108,7 @@ class ArenaIndex:
         own.put(*self._arena.copy(scope))
         self._own[scope] = own
         self._own_used[scope] = tick
+        self._own_bytes += own.memory_bytes()
         self._arena.drop(scope)
 
     def _take_back(self, scope: str, own: ScopeRows) -> None:
@@ -277,16 +116,18 @@ class ArenaIndex:
         if self._own.get(scope) is not own or len(own) > self._own_from // 2:
             return
         tick = self._own_used[scope]
+        moved = own.retire()
         self._forget_own(scope)
-        for key, row, expires in zip(*own.retire(), strict=True):
+        for key, row, expires in zip(*moved, strict=True):
             self._arena.put(scope, key, row, float(expires), tick)
 
     def _forget_own(self, scope: str) -> None:
-        del self._own[scope]
+        own = self._own.pop(scope)
         del self._own_used[scope]
+        own.abandon()
 
     def _next_tick(self) -> int:
-        self._tick = (self._tick + 1) & 0xFFFFFFFF
+        self._tick += 1
         return self._tick
 
     def remove(self, scope: str, keys: Sequence[str]) -> int:
@@ -323,7 +164,7 @@ class ArenaIndex:
                 removed += sum(self._arena.remove(scope, key) for scope, key in gone)
             if not gone:
                 break
-        for scope, own in self._owned():
+        for scope, own in self.owned():
             gone_here = own.expire(now)
             removed += gone_here
             if gone_here:
@@ -331,9 +172,39 @@ class ArenaIndex:
                     self._take_back(scope, own)
         return removed
 
-    def _owned(self) -> list[tuple[str, ScopeRows]]:
+    def owned(self) -> list[tuple[str, ScopeRows]]:
+        """Return the scopes that have rows of their own, and those."""
         with self._lock:
             return list(self._own.items())
+
+    def slices(self) -> Iterator[tuple[list[str], Moved]]:
+        """Yield copies of the arena's rows with their scopes, slice by slice, from the end.
+
+        A removal moves a row to a slice that is still to come: none is missed, one may come twice.
+        """
+        with self._lock:
+            stop = len(self._arena)
+        while stop > 0:
+            start = max(0, stop - _COPIED)
+            with self._lock:
+                found = self._arena.slice(start, stop)
+            yield found
+            stop = start
+
+    def fill(self, owners: Sequence[str], moved: Moved) -> None:
+        """Add checked rows of small scopes: what `slices` gave."""
+        keys, rows, expires = moved
+        for i, owner in enumerate(owners):
+            with self._lock:
+                self._add_small(owner, keys, rows, expires, i, i + 1)
+
+    def give(self, scope: str, own: ScopeRows) -> None:
+        """Give a scope rows of its own that were made elsewhere."""
+        with self._lock:
+            self._arena.drop(scope)
+            self._own[scope] = own
+            self._own_used[scope] = self._next_tick()
+            self._own_bytes += own.memory_bytes()
 
     def count(self, scope: str) -> int:
         """Return how many rows the scope has."""
@@ -346,11 +217,13 @@ class ArenaIndex:
         with self._lock:
             self._drop(scope)
 
-    def _drop(self, scope: str) -> None:
-        if scope in self._own:
-            self._forget_own(scope)
-        else:
-            self._arena.drop(scope)
+    def _drop(self, scope: str) -> int:
+        """Forget a scope's rows; returns about how many bytes they took."""
+        own = self._own.get(scope)
+        if own is None:
+            return self._arena.drop(scope) * 4 * self.dim
+        self._forget_own(scope)
+        return own.memory_bytes()
 
     def drop_idle(self, spare: int) -> list[str]:
         """Forget the scopes idle for longest until at most `spare` bytes are in use; returns them.
@@ -360,37 +233,41 @@ class ArenaIndex:
         dropped: list[str] = []
         with self._lock:
             while (over := self._memory_bytes() - spare) > 0:
-                row_bytes = (
-                    self._memory_bytes() // max(1, len(self._arena)) if not self._own else 4 * self.dim
-                )
-                idle = self._arena.idle_scopes(1 + over // row_bytes)
+                idle = self._arena.idle_scopes(2 + over // (4 * self.dim))
                 idle += [(tick, scope) for scope, tick in self._own_used.items()]
                 if len(idle) < 2:
                     break
                 for _, scope in sorted(idle)[:-1]:
-                    self._drop(scope)
+                    over -= self._drop(scope)
                     dropped.append(scope)
-                    if self._memory_bytes() <= spare:
+                    if over <= 0:
                         break
         return dropped
+
+    def exceeds(self, bound: int, *, recount: bool) -> bool:
+        """Whether more than `bound` bytes are in use.
+
+        Args:
+            recount: Look at every scope, since graphs have grown; else only if it may be so.
+        """
+        with self._lock:
+            if not recount and self._arena.memory_bytes() + self._own_bytes <= bound:
+                return False
+            self._own_bytes = sum(own.memory_bytes() for own in self._own.values())
+            return self._arena.memory_bytes() + self._own_bytes > bound
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._arena.clear()
-            self._own.clear()
-            self._own_used.clear()
+            for scope in list(self._own):
+                self._forget_own(scope)
+            self._own_bytes = 0
 
     def scopes(self) -> list[str]:
         """Return the scopes that have rows."""
         with self._lock:
             return [*self._arena.scopes, *(scope for scope, own in self._own.items() if len(own))]
-
-    def rows(self, scope: str) -> Moved:
-        """Return a copy of a scope's rows: keys, embeddings, expiries (infinity for never)."""
-        with self._lock:
-            own = self._own.get(scope)
-            return self._arena.copy(scope) if own is None else own.rows()
 
     def memory_bytes(self) -> int:
         """Return the memory that rows and their tables take, bytes."""
@@ -399,3 +276,21 @@ class ArenaIndex:
 
     def _memory_bytes(self) -> int:
         return self._arena.memory_bytes() + sum(own.memory_bytes() for own in self._own.values())
+
+    def stop(self) -> None:
+        """Let nobody in: before a fork."""
+        self._lock.acquire()
+        for own in self._own.values():
+            own.stop()
+
+    def start(self) -> None:
+        """Let everybody in again: after a fork, in the parent."""
+        for own in self._own.values():
+            own.start()
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Make locks anew: after a fork, in the child, where those who wait for them are gone."""
+        self._lock = Lock()
+        for own in self._own.values():
+            own.renew()

@@ -12,13 +12,14 @@ from threading import Lock
 
 import numpy as np
 
-from semcache.indexes.rows import KeyTable, Scored, Times, grown, nearest, similarities
+from semcache.indexes.rows import KeyTable, Moved, Scored, Times, grown, nearest, similarities
 from semcache.types import Embedding, Embeddings
 
 CHUNK = 256  # rows; 512 KB at 512 dimensions
 _SMALLEST = 32  # rows of the first chunk, which doubles until it is a whole one
 _SLICE = 64  # rows written before the lock is given up for a moment
 _SHIFT = CHUNK.bit_length() - 1
+_GHOSTS = 1024  # removed in one search at most
 _STR = 49  # bytes of a str object beside its characters
 
 
@@ -61,12 +62,19 @@ class FlatRows:
     def _put_one(self, key: str, row: Embedding, expires: float) -> None:
         slot = self._table.find(key, self._keys)
         if slot < 0:
-            slot = self._free.pop() if self._free else self._append()
+            slot = self._free_slot()
             self._keys[slot] = key
             self._table.insert(key, slot, self._keys)
             self._key_bytes += len(key) + _STR
         self._chunks[slot >> _SHIFT][slot & (CHUNK - 1)] = row
         self._expires[slot] = expires
+
+    def _free_slot(self) -> int:
+        while self._free:
+            slot = self._free.pop()
+            if slot < len(self._keys) and self._keys[slot] is None:  # else the end was cut off since
+                return slot
+        return self._append()
 
     def _append(self) -> int:
         slot = len(self._keys)
@@ -101,7 +109,18 @@ class FlatRows:
         self._expires[slot] = -np.inf
         self._free.append(slot)
         self._key_bytes -= len(key) + _STR
+        if slot == len(self._keys) - 1:
+            self._cut()
         return True
+
+    def _cut(self) -> None:
+        """Give the room of free slots at the end back."""
+        keys = self._keys
+        while keys and keys[-1] is None:
+            keys.pop()
+        del self._chunks[max(1, (len(keys) + CHUNK - 1) >> _SHIFT) :]
+        if len(self._free) > 2 * len(keys) + CHUNK:
+            self._free = [slot for slot, key in enumerate(keys) if key is None]
 
     def search(self, query: Embedding, k: int, *, now: float, least: float) -> list[Scored]:
         """Return at least the k best live rows, unordered; ghosts that are met are removed."""
@@ -109,7 +128,7 @@ class FlatRows:
         while True:
             with self._lock:
                 count, chunks, expires = len(self._keys), self._chunks.copy(), self._expires
-                free = len(self._free)
+                free = count - len(self._table)
             scores = _scan(chunks, count, query)
             dead = expires[:count] <= now  # free slots count as long dead
             if np.count_nonzero(dead):
@@ -117,7 +136,7 @@ class FlatRows:
             slots = nearest(scores, k).tolist()
             with self._lock:
                 if np.count_nonzero(dead) > free:
-                    self._expire(np.nonzero(dead)[0].tolist(), now)
+                    self._expire(np.nonzero(dead)[0].tolist(), now, _GHOSTS)
                 live = [slot for slot in slots if self._expires[slot] > now]
                 found = self._scored(live, query64, least)
                 if len(live) >= min(k, len(self._table)) or len(live) == len(slots):
@@ -126,8 +145,7 @@ class FlatRows:
     def _scored(self, slots: list[int], query64: Times, least: float) -> list[Scored]:
         if not slots:
             return []
-        rows = [self._chunks[slot >> _SHIFT][slot & (CHUNK - 1)] for slot in slots]
-        found = similarities(rows, query64).tolist()
+        found = similarities([self._row(slot) for slot in slots], query64)
         return [
             (-similarity, key)
             for similarity, slot in zip(found, slots, strict=True)
@@ -139,43 +157,82 @@ class FlatRows:
         with self._lock:
             return self._expire(np.nonzero(self._expires[: len(self._keys)] <= now)[0].tolist(), now)
 
-    def _expire(self, slots: list[int], now: float) -> int:
+    def _expire(self, slots: list[int], now: float, limit: int | None = None) -> int:
         removed = 0
         for slot in slots:
-            key = self._keys[slot]
+            key = self._keys[slot] if slot < len(self._keys) else None
             if key is not None and self._expires[slot] <= now:
                 removed += self._remove_one(key)
+                if removed == limit:
+                    break
         return removed
 
-    def contains(self, key: str) -> bool:
-        """Whether there is a row for the key."""
+    def last(self, limit: int) -> Moved:
+        """Return a copy of up to `limit` rows from the end: keys, embeddings, expiries."""
         with self._lock:
-            return self._table.find(key, self._keys) >= 0
+            slots: list[int] = []
+            slot = len(self._keys) - 1
+            while slot >= 0 and len(slots) < limit:
+                if self._keys[slot] is not None:
+                    slots.append(slot)
+                slot -= 1
+            return self._copy(slots)
 
-    def rows(self) -> tuple[list[str], Embeddings, Times]:
+    def holds(self, key: str, row: Embedding, expires: float) -> bool:
+        """Whether the key's row is still this one."""
+        with self._lock:
+            slot = self._table.find(key, self._keys)
+            return slot >= 0 and self._expires[slot] == expires and np.array_equal(self._row(slot), row)
+
+    def rows(self) -> Moved:
         """Return a copy of all rows: keys, embeddings, expiries."""
         with self._lock:
-            return self._rows()
+            return self._all()
 
-    def retire(self) -> tuple[list[str], Embeddings, Times]:
+    def retire(self) -> Moved:
         """Return all rows for the last time: from now on `put` refuses, so that no row is lost in a move."""
         with self._lock:
             self._retired = True
-            return self._rows()
+            return self._all()
 
-    def _rows(self) -> tuple[list[str], Embeddings, Times]:
-        slots = [slot for slot, key in enumerate(self._keys) if key is not None]
+    def _all(self) -> Moved:
+        return self._copy([slot for slot, key in enumerate(self._keys) if key is not None])
+
+    def _copy(self, slots: list[int]) -> Moved:
         out = np.empty((len(slots), self._dim), dtype=np.float32)
         for i, slot in enumerate(slots):
-            out[i] = self._chunks[slot >> _SHIFT][slot & (CHUNK - 1)]
-        return [key for key in self._keys if key is not None], out, self._expires[slots]
+            out[i] = self._row(slot)
+        keys = [key for slot in slots if (key := self._keys[slot]) is not None]
+        return keys, out, self._expires[slots]
+
+    def _row(self, slot: int) -> Embedding:
+        row: Embedding = self._chunks[slot >> _SHIFT][slot & (CHUNK - 1)]
+        return row
+
+    def abandon(self) -> None:
+        """Refuse further rows: nobody will search here again."""
+        self._retired = True
+
+    def stop(self) -> None:
+        """Let nobody in: before a fork."""
+        self._lock.acquire()
+
+    def start(self) -> None:
+        """Let everybody in again: after a fork, in the parent."""
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Make the lock anew: after a fork, in the child."""
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._table)
 
     def memory_bytes(self) -> int:
         """Return what rows, keys and tables take, bytes."""
-        rows = sum(chunk.nbytes for chunk in self._chunks)
+        rows = 0
+        if self._chunks:
+            rows = self._chunks[0].nbytes + (len(self._chunks) - 1) * CHUNK * self._dim * 4
         return (
             rows + self._expires.nbytes + self._table.memory_bytes() + 8 * len(self._keys) + self._key_bytes
         )

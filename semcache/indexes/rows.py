@@ -18,6 +18,7 @@ from semcache.protocols import Neighbour
 from semcache.types import Embedding, Embeddings
 
 Times: TypeAlias = npt.NDArray[np.float64]  # (n,), seconds since the Unix epoch; inf for never
+Moved: TypeAlias = tuple[list[str], Embeddings, Times]  # keys, rows, expiries
 Scored: TypeAlias = tuple[float, str]  # (minus the similarity, key): sorts as results are ranked
 
 DECIMALS = 6
@@ -91,14 +92,22 @@ def check_query(dim: int, embedding: Embedding, k: object) -> Embedding:
         raise ConfigurationError(f"embedding is {found}, expected a float32 array")
     if embedding.shape != (dim,):
         raise ConfigurationError(f"embedding has shape {embedding.shape}, expected ({dim},)")
-    query: Embedding = _unit(np.ascontiguousarray(embedding)[None, :])[0]
-    return query
+    query = np.ascontiguousarray(embedding)
+    square = float(np.vdot(query, query))
+    if abs(square - 1.0) <= _EXACT_TOLERANCE:  # NaN compares false
+        return query
+    exact: Embedding = _unit(query[None, :])[0]
+    return exact
 
 
-def similarities(rows: Iterable[Embedding], query: Times) -> Times:
-    """Return the cosine of each row with the query, in float64, rounded to `DECIMALS`, in [-1, 1]."""
-    found = np.array(list(rows), dtype=np.float64) @ query
-    return np.clip(np.round(found, DECIMALS), -1.0, 1.0, out=found)
+def similarities(rows: Sequence[Embedding], query: Times) -> list[float]:
+    """Return the cosine of each row with the query, worked out in float64."""
+    return [cosine(value) for value in np.dot(np.array(rows, dtype=np.float64), query).tolist()]
+
+
+def cosine(value: float) -> float:
+    """Return a dot product of unit rows rounded to `DECIMALS`, in [-1, 1]."""
+    return min(1.0, max(-1.0, round(value, DECIMALS)))
 
 
 def nearest(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.intp]:
@@ -133,7 +142,7 @@ def grown(values: Times, least: int) -> Times:
 class KeyTable:
     """Finds a key's slot in a list of keys that somebody else holds.
 
-    Open addressing with linear probing: 6 to 16 bytes a key, where a dict with its int objects takes
+    Open addressing with linear probing: 6 to 12 bytes a key, where a dict with its int objects takes
     about 100. The list must still hold a key while it is removed here.
     """
 
@@ -179,7 +188,7 @@ class KeyTable:
     def _rehash(self, keys: Sequence[str | None]) -> None:
         slots = [slot for slot in self._table if slot >= 0]
         size = 8
-        while size < 3 * (len(slots) + 1):
+        while size < 2 * (len(slots) + 1):
             size *= 2
         self._reset(size)
         for slot in slots:

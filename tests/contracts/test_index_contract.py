@@ -86,6 +86,7 @@ BACK_ENDS: dict[str, Callable[[int], VectorIndex]] = {
     "arena": ArenaIndex,
     "arena-own-storage-early": lambda dim: ArenaIndex(dim, own_from=3),
     "adaptive": AdaptiveIndex,
+    "hnsw": lambda dim: AdaptiveIndex(dim, graph_from=8, own_from=2),
 }
 
 

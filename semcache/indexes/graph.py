@@ -1,0 +1,388 @@
+"""One hnswlib graph with its keys: what must be true before each native call, and the call.
+
+hnswlib overruns its heap for a query of another dimension, dies when searched while it is resized,
+and loads damaged data without a word. So shapes are checked before a row comes here, changes and
+searches take turns at a gate, and nothing but `state` and `from_state` (which checks every link)
+moves a graph in or out.
+
+A label is given out once and never again: a search that still holds it meets its own key or none.
+Removed rows are marked, and the room is won back when `hnsw` moves the rest to a new graph; writing a
+row over a marked one (hnswlib's `replace_deleted`) costs nine times an insertion and the gate with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semcache.errors import ConfigurationError
+from semcache.indexes.gate import Gate
+from semcache.indexes.rows import NORM_TOLERANCE, KeyTable, Moved, Scored, Times, cosine, grown
+from semcache.types import Embedding, Embeddings
+
+Labels: TypeAlias = npt.NDArray[np.uint64]
+State: TypeAlias = dict[str, Any]
+
+M = 16  # links of a row on each upper level; twice as many on the lowest
+EF_CONSTRUCTION = 200
+EF = 64  # hnswlib's own default is 10 and isn't saved with a graph
+
+_SPARE = 8  # more rows than asked for, so that a few ghosts don't cost a second search
+_TIES = 1024  # rows fetched at most to settle a tie at the k-th place
+_HOLD = 0.001  # seconds a change may hold the gate, if a single row doesn't take longer
+_STR = 49  # bytes of a str object beside its characters
+_LINKS = 4 * (2 * M + 1) + 8  # bytes of a row's links on the lowest level, and its label
+_LOOKUP = 50  # bytes of a row's place in the label table, and its share of the upper levels
+_PLACE = 54  # bytes of a row's mutex, level, pointer and visit mark, used or not
+
+
+class Graph:
+    """Rows of one scope in an hnswlib graph.
+
+    Searching is for any thread, removing as well; `insert`, `adopt`, `mark` and `reserve` are for
+    the one thread that builds.
+    """
+
+    def __init__(self, dim: int, capacity: int) -> None:
+        self._dim = dim
+        self._native = _new_native(dim)
+        self._native.init_index(capacity, ef_construction=EF_CONSTRUCTION, M=M)
+        self._native.set_ef(EF)
+        self._prepare([], np.full(64, -np.inf), capacity)
+
+    def _prepare(self, keys: list[str | None], expires: Times, capacity: int) -> None:
+        self._gate = Gate()
+        self._lock = Lock()
+        self._keys = keys
+        self._expires = expires
+        self._table = KeyTable()
+        self._key_bytes = 0
+        self._to_mark: list[int] = []
+        self._marked = 0
+        self._cursor = 0
+        self._row_seconds = 0.0
+        self.capacity = capacity
+        for label, key in enumerate(keys):
+            if key is not None:
+                self._table.insert(key, label, keys)
+                self._key_bytes += len(key) + _STR
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def used(self) -> int:
+        """Rows that take room, removed ones included."""
+        return len(self._keys)
+
+    @property
+    def garbage(self) -> int:
+        """Removed rows that still take room."""
+        return len(self._keys) - len(self._table)
+
+    def search(self, query: Embedding, k: int, *, now: float, least: float) -> list[Scored]:
+        """Return the k best live rows as far as the graph finds them, perhaps more, unordered.
+
+        Ghosts that are met are removed; if fewer than k rows are left, twice as many are asked for.
+        """
+        want = k + _SPARE
+        while len(self._table):
+            labels, cosines = self._query(query, want)
+            found, ghosts = self._judge(labels, cosines, now, least)
+            if ghosts:
+                self.remove(ghosts)
+            if len(labels) < want or cosines[-1] < least:
+                return found  # there is no more, or nothing that counts
+            if len(found) >= k and (want >= _TIES or -cosines[-1] > sorted(found)[k - 1][0]):
+                return found
+            want *= 2
+        return []
+
+    def _query(self, query: Embedding, want: int) -> tuple[list[int], list[float]]:
+        def run() -> tuple[list[int], list[float]]:
+            n = min(want, self._native.get_current_count() - self._marked)
+            while n > 0:
+                try:
+                    labels, distances = self._native.knn_query(query, k=n, num_threads=1)
+                except RuntimeError:  # fewer than n rows can be reached
+                    n //= 2
+                else:
+                    return labels[0].tolist(), distances[0].tolist()
+            return [], []
+
+        labels, distances = self._gate.search(run)
+        return labels, [cosine(1.0 - distance) for distance in distances]
+
+    def _judge(
+        self, labels: list[int], cosines: list[float], now: float, least: float
+    ) -> tuple[list[Scored], list[str]]:
+        found: list[Scored] = []
+        ghosts: list[str] = []
+        for label, similarity in zip(labels, cosines, strict=True):
+            key = self._keys[label]
+            if key is None:
+                continue
+            if self._expires[label] <= now:
+                ghosts.append(key)
+            elif similarity >= least:
+                found.append((-similarity, key))
+        return found, ghosts
+
+    def batch(self) -> int:
+        """Return how many rows to insert at a time, so that searches don't wait for long."""
+        if not self._row_seconds:
+            return 8
+        return max(1, min(64, int(_HOLD / self._row_seconds)))
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many more rows; searches wait for some milliseconds."""
+        need = len(self._keys) + rows
+        if need > self.capacity:
+            capacity = max(need, self.capacity * 3 // 2)
+            self._gate.change(lambda: self._native.resize_index(capacity))
+            self.capacity = capacity
+
+    def insert(self, rows: Embeddings) -> range:
+        """Insert checked rows that nobody can find yet; returns their labels for `adopt` or `discard`."""
+        _check_shape(rows, self._dim)
+        self.reserve(len(rows))
+        labels = range(len(self._keys), len(self._keys) + len(rows))
+        with self._lock:
+            if labels.stop > len(self._expires):
+                self._expires = grown(self._expires, labels.stop)
+            self._keys.extend([None] * len(rows))
+        self._gate.begin_change()
+        try:
+            start = time.perf_counter()
+            self._native.add_items(rows, np.arange(labels.start, labels.stop), num_threads=1)
+            seconds = (time.perf_counter() - start) / len(rows)
+        finally:
+            self._gate.end_change()
+        self._row_seconds = 0.8 * (self._row_seconds or seconds) + 0.2 * seconds
+        return labels
+
+    def adopt(self, label: int, key: str, expires: float) -> None:
+        """Give an inserted row its key: from now on it is found."""
+        with self._lock:
+            self._expires[label] = expires
+            self._keys[label] = key
+            self._table.insert(key, label, self._keys)
+            self._key_bytes += len(key) + _STR
+
+    def discard(self, label: int) -> None:
+        """Forget an inserted row that was removed meanwhile."""
+        with self._lock:
+            self._to_mark.append(label)
+
+    def holds(self, label: int, key: str) -> bool:
+        """Whether the row at the label is still the key's."""
+        return self._keys[label] == key
+
+    def remove(self, keys: Sequence[str]) -> int:
+        """Remove rows; unknown keys are ignored. Returns how many were removed."""
+        removed = 0
+        with self._lock:
+            for key in keys:
+                label = self._table.remove(key, self._keys)
+                if label >= 0:
+                    self._keys[label] = None
+                    self._expires[label] = -np.inf
+                    self._key_bytes -= len(key) + _STR
+                    self._to_mark.append(label)
+                    removed += 1
+        return removed
+
+    def expire(self, now: float, limit: int) -> int:
+        """Remove up to `limit` rows that expired by `now`. Returns how many."""
+        expires = self._expires[: len(self._keys)]
+        gone = np.nonzero((expires <= now) & (expires > -np.inf))[0][:limit].tolist()
+        return self.remove([key for label in gone if (key := self._keys[label]) is not None])
+
+    @property
+    def to_mark(self) -> int:
+        """Removed rows that searches still walk into."""
+        return len(self._to_mark)
+
+    def mark(self) -> None:
+        """Tell hnswlib about removed rows, so that they take no place among results."""
+        with self._lock:
+            labels, self._to_mark = self._to_mark, []
+
+        def run() -> None:
+            for label in labels:
+                self._native.mark_deleted(label)
+            self._marked += len(labels)
+
+        self._gate.change(run)
+
+    def next_rows(self, limit: int) -> tuple[list[int], list[str], Embeddings, Times]:
+        """Return up to `limit` live rows, others at each call: labels, keys, rows, expiries."""
+        labels: list[int] = []
+        keys: list[str] = []
+        with self._lock:
+            while self._cursor < len(self._keys) and len(labels) < limit:
+                key = self._keys[self._cursor]
+                if key is not None:
+                    labels.append(self._cursor)
+                    keys.append(key)
+                self._cursor += 1
+            if not labels:
+                self._cursor = 0  # what was left behind, after a failure, gets another turn
+            expires = self._expires[labels]
+        return labels, keys, self._get(labels), expires
+
+    def rows(self) -> Moved:
+        """Return a copy of all live rows: keys, embeddings, expiries."""
+        with self._lock:
+            labels = [label for label, key in enumerate(self._keys) if key is not None]
+            keys = [key for key in self._keys if key is not None]
+            expires = self._expires[labels]
+        return keys, self._get(labels), expires
+
+    def _get(self, labels: list[int]) -> Embeddings:
+        if not labels:
+            return np.empty((0, self._dim), dtype=np.float32)
+        found: Embeddings = np.asarray(self._native.get_items(labels), dtype=np.float32)
+        return found
+
+    def state(self) -> State:
+        """Return a copy of keys, rows and links; only while nothing is built."""
+        with self._lock:
+            keys, expires = self._keys.copy(), self._expires[: len(self._keys)].copy()
+        native = self._native.__getstate__()[0]
+        count = native["cur_element_count"]
+        return {
+            "keys": keys,
+            "expires": expires,
+            "max_level": native["max_level"],
+            "enterpoint": native["enterpoint_node"],
+            "level0": native["data_level0"].view(np.uint8),
+            "levels": native["element_levels"][:count].astype(np.int32),
+            "links": native["link_lists"].view(np.uint8),
+        }
+
+    @classmethod
+    def from_state(cls, dim: int, state: State) -> Graph:
+        """Make a graph from a state of unknown origin.
+
+        Raises:
+            ConfigurationError: A number in it would lead hnswlib astray.
+        """
+        check_state(dim, state)
+        graph = cls.__new__(cls)
+        graph._dim = dim
+        count = len(state["keys"])
+        capacity = max(64, count * 5 // 4)
+        empty = _new_native(dim)
+        empty.init_index(1, ef_construction=EF_CONSTRUCTION, M=M)
+        level0 = state["level0"].reshape(count, -1)
+        params = {
+            **empty.__getstate__()[0],
+            "ep_added": count > 0,
+            "ef": EF,
+            "max_elements": capacity,
+            "cur_element_count": count,
+            "max_level": int(state["max_level"]),
+            "enterpoint_node": int(state["enterpoint"]),
+            "has_deletions": True,
+            "label_lookup_external": _labels(level0, dim),
+            "label_lookup_internal": np.arange(count, dtype=np.uint32),
+            "element_levels": state["levels"],
+            "data_level0": level0.reshape(-1).view(np.int8),
+            "link_lists": state["links"].view(np.int8),
+        }
+        graph._native = _new_native_from(params)
+        graph._native.set_ef(EF)
+        graph._prepare(state["keys"], grown(state["expires"], count + 1), capacity)
+        marked = (level0[:, 2] & 1).astype(bool)  # by place, not by label
+        graph._marked = int(np.count_nonzero(marked))
+        unmarked = _labels(level0, dim)[~marked].tolist()
+        graph._to_mark = [label for label in unmarked if graph._keys[label] is None]
+        return graph
+
+    def stop(self) -> None:
+        """Wait until no native call is under way, and let nobody in: before a fork."""
+        self._gate.begin_change()
+        self._lock.acquire()
+
+    def start(self) -> None:
+        """Let everybody in again: after a fork, in the parent."""
+        self._lock.release()
+        self._gate.end_change()
+
+    def renew(self) -> None:
+        """Make lock and gate anew: after a fork, in the child, where no search is under way."""
+        self._lock = Lock()
+        self._gate = Gate()
+
+    def memory_bytes(self) -> int:
+        """Return what rows, links, keys and tables take, bytes; room never used isn't there."""
+        row = 4 * self._dim + _LINKS + _LOOKUP + 8
+        tables = self._expires.nbytes + self._table.memory_bytes()
+        return len(self._keys) * row + self.capacity * _PLACE + tables + self._key_bytes
+
+
+def _check_shape(rows: Embeddings, dim: int) -> None:
+    if rows.ndim != 2 or rows.shape[1] != dim or rows.dtype != np.float32 or not len(rows):
+        raise ConfigurationError(f"rows are {rows.dtype}{rows.shape}, expected float32 (n, {dim})")
+
+
+def _new_native(dim: int) -> Any:
+    import hnswlib
+
+    return hnswlib.Index(space="ip", dim=dim)
+
+
+def _new_native_from(params: State) -> Any:
+    import hnswlib
+
+    return hnswlib.Index(params=params)
+
+
+def _labels(level0: npt.NDArray[np.uint8], dim: int) -> Labels:
+    at = 4 * (2 * M + 1) + 4 * dim
+    return np.ascontiguousarray(level0[:, at : at + 8]).view(np.uint64)[:, 0]
+
+
+def check_state(dim: int, state: State) -> None:
+    """Raise unless every number that hnswlib will follow without looking leads to where it should."""
+    count = len(state["keys"])
+    level0, levels, links = state["level0"], state["levels"], state["links"]
+    _demand(count > 0, "no rows")
+    _demand(level0.nbytes == count * (_LINKS + 4 * dim), f"{level0.nbytes} bytes for {count} rows")
+    _demand(len(levels) == len(state["expires"]) == count, "as many levels or expiries as there aren't rows")
+    top, enter = state["max_level"], state["enterpoint"]
+    _demand(0 <= enter < count and 0 <= top < 64, "the entry point is outside")
+    _demand(bool((levels >= 0).all() and (levels <= top).all()) and levels[enter] == top, "levels disagree")
+    _demand(links.nbytes == int(levels.sum()) * 4 * (M + 1), "upper links disagree with the levels")
+    rows = level0.reshape(count, -1)
+    words = np.ascontiguousarray(rows[:, : 4 * (2 * M + 1)]).view(np.uint32)
+    _check_links(words, 2 * M, np.zeros(count, dtype=np.int32), levels)
+    owner = np.repeat(np.arange(count), levels)
+    first = np.repeat(np.cumsum(levels) - levels, levels)
+    _check_links(links.view(np.uint32).reshape(-1, M + 1), M, np.arange(len(owner)) - first + 1, levels)
+    _demand(bool((np.sort(_labels(rows, dim)) == np.arange(count)).all()), "labels aren't those of the keys")
+    values = rows[:, 4 * (2 * M + 1) : 4 * (2 * M + 1) + 4 * dim].view(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.einsum("ij,ij->i", values, values)
+    _demand(bool((np.abs(norms - 1.0) < 3 * NORM_TOLERANCE).all()), "a row isn't a unit vector")
+
+
+def _check_links(words: npt.NDArray[np.uint32], most: int, level: Any, levels: npt.NDArray[np.int32]) -> None:
+    """Check lists of links: a count, then so many rows, each of which must reach the list's level."""
+    counts = words[:, 0] & 0xFFFF
+    _demand(bool((counts <= most).all()), "a list of links is too long")
+    used = np.arange(most)[None, :] < counts[:, None]
+    targets = np.where(used, words[:, 1:], 0)
+    _demand(bool((targets < len(levels)).all()), "a link leads outside")
+    _demand(bool((levels[targets] >= level[:, None])[used].all()), "a link leads to a row that isn't so high")
+
+
+def _demand(true: bool, otherwise: str) -> None:
+    if not true:
+        raise ConfigurationError(f"the graph is damaged: {otherwise}")

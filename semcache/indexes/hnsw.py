@@ -1,0 +1,265 @@
+"""The rows of one large scope: a flat tail that is searchable at once, and graphs built behind it.
+
+Growing never stops searching. New rows go to the tail. `build`, called by a background thread, moves
+them to a young graph, where inserting is cheap, and from there to the large one; a row is found in
+its old place until it can be found in the new one. Graphs with too much garbage are moved to new
+ones the same way. What a graph does is `graph`'s business, what a tail does `flat`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+import numpy as np
+
+from semcache.indexes.flat import FlatRows
+from semcache.indexes.graph import Graph, State
+from semcache.indexes.rows import Moved, Scored, Times
+from semcache.types import Embedding, Embeddings
+
+GRAPH_FROM = 1536
+"""Rows from which a scope gets a graph: where scanning costs more than a graph's search (bench_index)."""
+
+YOUNG = 8192  # rows of a young graph; inserting into it is several times cheaper than into 100,000
+TAIL = 512  # rows beside a graph from which the tail is moved
+_REST = 64  # rows down to which it is moved then
+_SLICE = 64  # rows per lock
+_RETRY = 60.0  # seconds after which building is tried again once it failed
+
+_log = logging.getLogger(__name__)
+
+
+class GraphRows:
+    """Rows of one scope; see `arena.ScopeRows`.
+
+    Args:
+        dim: Length of an embedding.
+        graph_from: Rows from which there is a graph; back below half of it there is none.
+        young: Rows of a young graph.
+        wake: Called when there is something to build.
+        make: Makes a graph of a dim and a capacity in rows.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        graph_from: int = GRAPH_FROM,
+        young: int = YOUNG,
+        wake: Callable[[GraphRows], None] = lambda _: None,
+        make: Callable[[int, int], Graph] = Graph,
+    ) -> None:
+        self._dim = dim
+        self._graph_from = graph_from
+        self._young = young
+        self._wake = wake
+        self._make = make
+        self._lock = Lock()  # puts, removals and the last step of a move
+        self._building = Lock()  # one builder, or a snapshot
+        self._tail = FlatRows(dim)
+        self._graphs: tuple[Graph, ...] = ()  # in the order in which rows move and searches look
+        self._flattened = 0  # how often everything went back to the tail
+        self._draining = False
+        self._retired = False
+        self._retry_at = 0.0  # monotonic seconds
+
+    def put(self, keys: Sequence[str], rows: Embeddings, expires: Times) -> bool:
+        """Add or replace checked rows. False, and nothing more done, if the scope moved elsewhere."""
+        for start in range(0, len(keys), _SLICE):
+            part = slice(start, start + _SLICE)
+            with self._lock:
+                if self._retired:
+                    return False
+                self._tail.put(keys[part], rows[part], expires[part])
+                for graph in self._graphs:
+                    graph.remove(keys[part])
+        if self.work_waits():
+            self._wake(self)
+        return True
+
+    def remove(self, keys: Sequence[str]) -> int:
+        """Remove rows; unknown keys are ignored. Returns how many were removed."""
+        with self._lock:
+            removed = self._tail.remove(keys) + sum(graph.remove(keys) for graph in self._graphs)
+        if removed and self.work_waits():
+            self._wake(self)
+        return removed
+
+    def search(self, query: Embedding, k: int, *, now: float, least: float) -> list[Scored]:
+        """Return at least the k best live rows, unordered; a row on its way may be there twice."""
+        while True:
+            turn = self._flattened
+            found = self._tail.search(query, k, now=now, least=least)
+            looked: tuple[Graph, ...] = ()
+            while (graphs := self._graphs) != looked:  # a graph that is new may have rows of the others
+                for graph in graphs:
+                    if graph not in looked:
+                        found += graph.search(query, k, now=now, least=least)
+                looked = graphs
+            if turn == self._flattened:
+                return found  # else rows went back to the tail after it was searched
+
+    def expire(self, now: float) -> int:
+        """Remove the rows that expired by `now`. Returns how many."""
+        removed = self._tail.expire(now)
+        for graph in self._graphs:
+            while gone := graph.expire(now, _SLICE):
+                removed += gone
+        if removed and self.work_waits():
+            self._wake(self)
+        return removed
+
+    def retire(self) -> Moved:
+        """Return all rows for the last time: from now on `put` refuses, so that no row is lost in a move."""
+        with self._building, self._lock:
+            self._retired = True
+            parts = [self._tail.rows(), *(graph.rows() for graph in self._graphs)]
+        keys = [key for part in parts for key in part[0]]
+        return keys, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
+
+    def abandon(self) -> None:
+        """Refuse further rows: nobody will search here again."""
+        self._retired = True
+
+    def __len__(self) -> int:
+        return len(self._tail) + sum(len(graph) for graph in self._graphs)
+
+    def memory_bytes(self) -> int:
+        """Return what tail and graphs take, bytes."""
+        return self._tail.memory_bytes() + sum(graph.memory_bytes() for graph in self._graphs)
+
+    # --- building: one background thread ---
+
+    def work_waits(self) -> bool:
+        """Whether `build` has anything to do."""
+        if self._retired or (self._retry_at and time.monotonic() < self._retry_at):
+            return False
+        graphs = self._graphs
+        if not graphs:
+            return len(self._tail) > self._graph_from
+        if len(graphs) > 1 or graphs[0].to_mark >= _SLICE or self._worn(graphs[0]):
+            return True
+        return self._tail_waits() or len(self) < self._graph_from // 2
+
+    def _tail_waits(self) -> bool:
+        if not self._graphs:
+            return len(self._tail) > self._graph_from
+        return len(self._tail) > min(_REST if self._draining else TAIL, self._graph_from)
+
+    @staticmethod
+    def _worn(graph: Graph) -> bool:
+        return graph.garbage > 64 and graph.garbage > len(graph) // 2
+
+    def build(self) -> bool:
+        """Do a small part of what there is to do. Returns whether more waits."""
+        with self._building:
+            if self.work_waits():
+                try:
+                    self._build()
+                except (RuntimeError, MemoryError) as error:
+                    self._retry_at = time.monotonic() + _RETRY
+                    _log.error("building the graph of a scope of %d rows failed: %s", len(self), error)
+            return self.work_waits()
+
+    def _build(self) -> None:
+        for graph in self._graphs:
+            if graph.to_mark >= _SLICE:
+                graph.mark()
+        self._graphs = tuple(graph for graph in self._graphs if len(graph) or graph is self._graphs[-1])
+        if len(self) < self._graph_from // 2:
+            self._flatten()
+            return
+        self._draining = self._tail_waits()
+        if self._draining:
+            self._move_tail(self._graphs[0] if self._has_young() else self._add_young())
+        elif self._graphs and self._worn(self._graphs[-1]):
+            self._graphs = (*self._graphs, self._make(self._dim, max(64, len(self) * 5 // 4)))
+        elif len(self._graphs) > 1:
+            self._move(self._graphs[0], self._graphs[-1])
+
+    def _has_young(self) -> bool:
+        return bool(self._graphs) and self._graphs[0].used < self._young
+
+    def _add_young(self) -> Graph:
+        graph = self._make(self._dim, min(self._young, max(64, len(self._tail) * 5 // 4)))
+        self._graphs = (graph, *self._graphs)
+        return graph
+
+    def _move_tail(self, target: Graph) -> None:
+        keys, rows, expires = self._tail.last(min(target.batch(), self._young - target.used))
+        if not keys:
+            return
+        labels = target.insert(rows)
+        with self._lock:
+            for label, key, row, expiry in zip(labels, keys, rows, expires.tolist(), strict=True):
+                if not self._retired and self._tail.holds(key, row, expiry):
+                    target.adopt(label, key, expiry)
+                    self._tail.remove([key])
+                else:
+                    target.discard(label)
+
+    def _move(self, source: Graph, target: Graph) -> None:
+        sources, keys, rows, expires = source.next_rows(target.batch())
+        if not keys:
+            return
+        labels = target.insert(rows)
+        with self._lock:
+            for old, label, key, expiry in zip(sources, labels, keys, expires.tolist(), strict=True):
+                if not self._retired and source.holds(old, key):
+                    target.adopt(label, key, expiry)
+                    source.remove([key])
+                else:
+                    target.discard(label)
+
+    def _flatten(self) -> None:
+        """Move everything back to the tail: the scope has shrunk."""
+        with self._lock:
+            if self._retired:
+                return
+            for graph in self._graphs:
+                self._tail.put(*graph.rows())
+            self._graphs = ()
+            self._flattened += 1
+
+    def state(self) -> State:
+        """Return a copy of everything, for a snapshot; building waits meanwhile."""
+        with self._building:
+            for graph in self._graphs:
+                graph.mark()
+            with self._lock:
+                return {
+                    "tail": self._tail.rows(),
+                    "graphs": [graph.state() for graph in self._graphs if graph.used],
+                }
+
+    def restore(self, tail: Moved, graphs: Sequence[Graph]) -> None:
+        """Take the place of what was there, in rows nobody knows yet."""
+        self._tail.put(*tail)
+        self._graphs = tuple(graphs)
+
+    def stop(self) -> None:
+        """Wait until nothing is under way, and let nobody in: before a fork."""
+        self._building.acquire()
+        self._lock.acquire()
+        self._tail.stop()
+        for graph in self._graphs:
+            graph.stop()
+
+    def start(self) -> None:
+        """Let everybody in again: after a fork, in the parent."""
+        for graph in self._graphs:
+            graph.start()
+        self._tail.start()
+        self._lock.release()
+        self._building.release()
+
+    def renew(self) -> None:
+        """Make locks anew: after a fork, in the child."""
+        self._lock = Lock()
+        self._building = Lock()
+        self._tail.renew()
+        for graph in self._graphs:
+            graph.renew()

@@ -1,0 +1,118 @@
+"""An index as a file and back: which parts there are and what they mean.
+
+Small scopes lie in slices of the arena, each large one has a tail and graphs. `snapshot` vouches for
+the bytes; what they say is checked here and in `graph.check_state`, since a checksum is no signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from semcache.errors import UndecodableError
+from semcache.indexes.arena import ArenaIndex
+from semcache.indexes.graph import EF_CONSTRUCTION, Graph, M, State
+from semcache.indexes.hnsw import GraphRows
+from semcache.indexes.rows import Moved, check_rows
+from semcache.indexes.snapshot import SnapshotReader, SnapshotWriter
+
+_ARRAYS = {"level0": "u1", "levels": "<i4", "links": "u1"}
+
+
+def save(index: ArenaIndex, writer: SnapshotWriter, meta: dict[str, Any]) -> None:
+    """Write an index; rows that are added meanwhile may be left out."""
+    small = []
+    for owners, moved in index.slices():
+        small.append({"owners": writer.json(owners), **_save_rows(writer, moved)})
+    large = []
+    for scope, own in index.owned():
+        assert isinstance(own, GraphRows)
+        state = own.state()
+        graphs = [_save_graph(writer, graph) for graph in state["graphs"]]
+        large.append({"scope": scope, "tail": _save_rows(writer, state["tail"]), "graphs": graphs})
+    writer.header(
+        {"dim": index.dim, "graph": [M, EF_CONSTRUCTION], "meta": meta, "small": small, "large": large}
+    )
+
+
+def _save_rows(writer: SnapshotWriter, moved: Moved) -> dict[str, Any]:
+    keys, rows, expires = moved
+    return {
+        "keys": writer.json(keys),
+        "rows": writer.part(rows.astype("<f4", copy=False)),
+        "expires": writer.part(expires.astype("<f8", copy=False)),
+    }
+
+
+def _save_graph(writer: SnapshotWriter, state: State) -> dict[str, Any]:
+    return {
+        "keys": writer.json(state["keys"]),
+        "expires": writer.part(state["expires"].astype("<f8", copy=False)),
+        "max_level": state["max_level"],
+        "enterpoint": state["enterpoint"],
+        **{name: writer.part(state[name].astype(dtype, copy=False)) for name, dtype in _ARRAYS.items()},
+    }
+
+
+def check_header(reader: SnapshotReader, dim: int) -> dict[str, Any]:
+    """Return the meta data of a file for embeddings of `dim`; raise for another."""
+    header = reader.header
+    _demand(header["dim"] == dim, f"its embeddings have {header['dim']} dimensions, expected {dim}")
+    _demand(header["graph"] == [M, EF_CONSTRUCTION], "its graphs have other parameters")
+    meta = header["meta"]
+    _demand(isinstance(meta, dict), "its meta data is no mapping")
+    return dict(meta)
+
+
+def load(reader: SnapshotReader, index: ArenaIndex, make: Callable[[int], GraphRows]) -> None:
+    """Fill a new index from a file whose header was checked.
+
+    Raises:
+        UndecodableError: Something in it isn't what it should be.
+        ConfigurationError: As well.
+    """
+    for piece in reader.header["small"]:
+        owners = _texts(reader.json(piece["owners"]))
+        keys, rows, expires = _load_rows(reader, index.dim, piece)
+        _demand(len(owners) == len(keys), "as many scopes as there aren't rows")
+        index.fill(owners, (keys, rows, expires))
+    for piece in reader.header["large"]:
+        own = make(index.dim)
+        tail = _load_rows(reader, index.dim, piece["tail"])
+        own.restore(tail, [_load_graph(reader, index.dim, graph) for graph in piece["graphs"]])
+        _demand(isinstance(piece["scope"], str), "a scope is no text")
+        index.give(piece["scope"], own)
+
+
+def _load_rows(reader: SnapshotReader, dim: int, piece: dict[str, Any]) -> Moved:
+    keys = _texts(reader.json(piece["keys"]))
+    rows = reader.array(piece["rows"], "<f4").astype(np.float32, copy=False)
+    expires = reader.array(piece["expires"], "<f8").astype(np.float64, copy=False)
+    _demand(rows.size == len(keys) * dim, "as many rows as there aren't keys")
+    return keys, *check_rows(dim, keys, rows.reshape(-1, dim), expires.tolist())
+
+
+def _load_graph(reader: SnapshotReader, dim: int, piece: dict[str, Any]) -> Graph:
+    state: State = {name: reader.array(piece[name], dtype) for name, dtype in _ARRAYS.items()}
+    state["levels"] = state["levels"].astype(np.int32, copy=False)
+    state["expires"] = reader.array(piece["expires"], "<f8").astype(np.float64, copy=False)
+    state["keys"] = reader.json(piece["keys"])
+    named = _texts([key for key in state["keys"] if key is not None])
+    _demand(len(set(named)) == len(named), "a key is there twice")
+    for name in ("max_level", "enterpoint"):
+        state[name] = piece[name]
+        _demand(type(piece[name]) is int, f"its {name} is no number")
+    return Graph.from_state(dim, state)
+
+
+def _texts(value: Any) -> list[str]:
+    _demand(isinstance(value, list) and all(isinstance(text, str) for text in value), "a key is no text")
+    texts: list[str] = value
+    return texts
+
+
+def _demand(true: bool, otherwise: str) -> None:
+    if not true:
+        raise UndecodableError(f"the index file is refused: {otherwise}")
