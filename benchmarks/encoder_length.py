@@ -92,13 +92,15 @@ def measure(encoder: Any, language: str, count: int, seed: int) -> list[dict[str
             "cosine_p90": p90,
         }
 
-    rows = [summary("paraphrase", chance.sample(paraphrases, 4 * count))]
+    rows = [summary("paraphrase", chance.sample(paraphrases, min(4 * count, len(paraphrases))))]
     for length in LENGTHS:
         pairs = []
         for _ in range(count):
             before: list[str] = []
-            while sum(map(tokens, before)) < length:
+            reached = 0
+            while reached < length:
                 before.append(chance.choice(questions))
+                reached += tokens(before[-1])
             pairs.append(tuple(separator.join([*before, last]) for last in chance.sample(questions, 2)))
         rows.append(summary("last sentence replaced", pairs))  # type: ignore[arg-type]
     return rows
