@@ -11,7 +11,7 @@ try:
     from langchain_semcache.embeddings import SemcacheEmbeddings
     from langchain_semcache.encoder import LangChainEncoder
 except ModuleNotFoundError as error:
-    if error.name != "langchain_core":
+    if (error.name or "").partition(".")[0] != "langchain_core":
         raise
     raise MissingDependencyError("langchain_semcache", extra="langchain") from error
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     try:
         from langchain_semcache.middleware import SemcacheMiddleware
     except ModuleNotFoundError as error:
-        if error.name not in ("langchain", "langgraph"):
+        if (error.name or "").partition(".")[0] not in ("langchain", "langgraph"):
             raise
         raise MissingDependencyError("SemcacheMiddleware", extra="langchain-agents") from error
     return SemcacheMiddleware

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pickle
+import random
+import subprocess
+import sys
+import textwrap
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 import redis
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -21,7 +26,8 @@ from lc_helpers import HEAP, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hi
 from langchain_semcache import SemcacheCache
 from semcache import AsyncSemanticCache, ConfigurationError, Policy, SemanticCache, StoreUnavailableError
 from semcache.stores.embedded import EmbeddedServer
-from semcache.testing import FailingEncoder, SlowEncoder, TableEncoder
+from semcache.testing import FailingEncoder, HashEncoder, TableEncoder
+from semcache.types import Embeddings
 from tests.upstream import Upstream
 
 POLICY = Policy(threshold=0.9, local_bound=0.0)
@@ -242,40 +248,187 @@ def test_an_answer_looked_up_while_the_store_was_away_is_not_stored(
         assert note(model.invoke(RESET))["stored"] in ("store_unavailable", "breaker_open", "deadline")
 
 
-class _Heart:
-    """Measures how late a task wakes up that asks for 5 ms."""
+class GatedEncoder(TableEncoder):
+    """Doesn't come back from `encode` until somebody else opens the gate."""
 
     def __init__(self) -> None:
-        self.worst = 0.0
+        super().__init__(HEAP)
+        self.waiting, self.gate, self.held_up = threading.Event(), threading.Event(), False
 
-    async def beat(self) -> None:
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.005)
-            self.worst = max(self.worst, time.monotonic() - before - 0.005)
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        self.waiting.set()
+        self.held_up |= not self.gate.wait(5)
+        return super().encode(texts)
 
 
 @pytest.mark.parametrize("which", ["async cache", "sync cache in threads"])
 async def test_a_slow_encoder_never_holds_up_the_event_loop(
-    redis_url: str, namespace: str, which: str, upstream: Upstream
+    redis_url: str, namespace: str, which: str
 ) -> None:
-    slow = SlowEncoder(TableEncoder(HEAP), 0.3)
-    policy = Policy(threshold=0.9, deadline=5.0, local_bound=0.0)
-    sync = SemanticCache.open(redis_url, namespace=namespace, encoder=slow, policy=policy)
-    other = await AsyncSemanticCache.open(redis_url, namespace=namespace, encoder=slow, policy=policy)
-    ours = SemcacheCache(async_cache=other) if which == "async cache" else SemcacheCache(sync)
-    model = FakeListChatModel(responses=["a"], cache=SemcacheCache(sync, model="m"))
-    model.invoke(RESET)  # a scope that isn't empty, so that lookups encode
-    model = FakeListChatModel(responses=["a"], cache=ours)
-    ours._model = "m"
-    heart = _Heart()
-    task = asyncio.create_task(heart.beat())
+    gated = GatedEncoder()
+    policy = Policy(threshold=0.9, deadline=30.0, local_bound=0.0)
+    sync = SemanticCache.open(redis_url, namespace=namespace, encoder=gated, policy=policy)
+    other = await AsyncSemanticCache.open(redis_url, namespace=namespace, encoder=gated, policy=policy)
+    caches: dict[str, Any] = {"async_cache": other} if which == "async cache" else {"cache": sync}
+    model = FakeListChatModel(responses=["a"], cache=SemcacheCache(**caches, model="m"))
+
+    async def open_the_gate() -> None:
+        while not gated.waiting.is_set():
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)  # others come while it is shut
+        gated.gate.set()
+
     try:
-        await asyncio.sleep(0.05)
-        await asyncio.gather(*(model.ainvoke(question) for question in [RESET_AGAIN, HOURS] * 10))
+        await asyncio.gather(open_the_gate(), model.ainvoke(RESET))  # its update encodes
+        gated.waiting.clear()
+        gated.gate.clear()
+        questions = [RESET_AGAIN, HOURS] * 5
+        await asyncio.gather(open_the_gate(), *(model.ainvoke(question) for question in questions))
     finally:
-        task.cancel()
+        gated.gate.set()
         sync.close()
         await other.close()
 
-    assert heart.worst < 0.2  # an encoder on the loop would hold it up for 0.3 s
+    assert gated.calls >= 2
+    assert not gated.held_up  # only the loop could open the gate
+
+
+async def test_a_blocking_call_inside_a_running_loop_does_not_wait_for_that_loop(
+    acache: AsyncSemanticCache, upstream: Upstream, chat: Chat
+) -> None:
+    model = chat(cache=SemcacheCache(async_cache=acache))
+    await model.ainvoke(RESET)
+
+    assert is_hit(model.invoke(RESET))
+
+
+class Echo(BaseChatModel):
+    """Answers with the question, after a while."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "echo"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(messages[-1].content))])
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        await asyncio.sleep(0.002)
+        return self._generate(messages)
+
+
+async def test_nobody_gets_anothers_answer_while_callers_give_up_at_random(
+    redis_url: str, namespace: str
+) -> None:
+    tenant: ContextVar[str] = ContextVar("tenant")
+    dice = random.Random(7)
+    policy = Policy(deadline=5.0)
+    async with await AsyncSemanticCache.open(
+        redis_url, namespace=namespace, policy=policy, encoder=HashEncoder()
+    ) as cache:
+        model = Echo(cache=SemcacheCache(async_cache=cache, tenant=tenant, model="echo"))
+        gate = asyncio.Semaphore(32)
+
+        async def ask(number: int) -> None:
+            async with gate:
+                tenant.set(f"t{number % 7}")
+                question = f"What is number {number % 90}?"
+                assert (await model.ainvoke(question)).content == question
+
+        tasks = [asyncio.create_task(ask(number)) for number in range(300)]
+        for task in dice.sample(tasks, 60):
+            asyncio.get_running_loop().call_later(dice.random() * 0.3, task.cancel)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+
+        wrong = [r for r in results if r is not None and not isinstance(r, asyncio.CancelledError)]
+        assert wrong == []
+        tenant.set("t0")
+        assert (await model.ainvoke("What is number 0?")).content == "What is number 0?"
+
+
+def run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_scope_is_the_same_in_every_process() -> None:
+    code = """
+        from langchain_semcache.llm_string import parse_llm_string
+        from langchain_semcache.prompts import parse_prompt
+        from langchain_semcache.requests import make_request
+        text = "[('_type', 'x'), ('model', 'm'), ('things', {'a', 'b', 'c'}), ('o', <O object at 0x%x>), ('t', {'b': 1, 'a': 2})]"
+        print(make_request(parse_prompt("Hi"), parse_llm_string(text % id(object()))))
+    """
+    shown = {run(code, PYTHONHASHSEED=str(seed)) for seed in (0, 1, 2)}
+
+    assert len(shown) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_forked_child_starts_a_loop_of_its_own() -> None:
+    run(
+        """
+        import asyncio, os, tempfile
+        from langchain_core.outputs import Generation
+        from langchain_semcache import SemcacheCache
+        from semcache import AsyncSemanticCache
+        from semcache.stores.embedded import EmbeddedServer
+        from semcache.testing import HashEncoder
+
+        settings = "[('_type', 'x'), ('model', 'm')]"
+        with tempfile.TemporaryDirectory() as folder, EmbeddedServer.open(folder) as server:
+            cache = asyncio.run(AsyncSemanticCache.open(server.url, encoder=HashEncoder()))
+            ours = SemcacheCache(async_cache=cache)
+            ours.update("q", settings, [Generation(text="a")])
+            child = os.fork()
+            if not child:
+                os._exit(0 if ours.lookup("q", settings) == [Generation(text="a")] else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert ours.lookup("q", settings) == [Generation(text="a")]
+            asyncio.run(cache.close())
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("absent", "name", "extra"),
+    [
+        ("langchain_core", "SemcacheCache", "langchain"),
+        ("langchain", "SemcacheMiddleware", "langchain-agents"),
+    ],
+)
+def test_without_langchain_the_error_names_the_extra(absent: str, name: str, extra: str) -> None:
+    run(
+        f"""
+        import sys
+        sys.modules[{absent!r}] = None
+        from semcache import MissingDependencyError
+        try:
+            from langchain_semcache import {name}
+        except MissingDependencyError as error:
+            assert "llm-semcache[{extra}]" in str(error), error
+        else:
+            raise AssertionError("imported")
+        """
+    )
+
+
+def test_importing_it_loads_no_redis_no_index_and_no_agents() -> None:
+    run(
+        """
+        import sys
+        import langchain_semcache
+        assert not {"redis", "hnswlib", "torch", "openai", "langchain", "langgraph"} & set(sys.modules)
+        assert set(langchain_semcache.__all__) == {
+            "LangChainEncoder", "SemcacheCache", "SemcacheEmbeddings", "SemcacheMiddleware"
+        }
+        """
+    )
