@@ -8,6 +8,7 @@ import json
 import math
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -313,6 +314,7 @@ json_values = st.recursive(
 )
 
 
+@hypothesis.settings(deadline=None)
 @given(st.text(max_size=20), st.dictionaries(st.text(max_size=5), json_values, max_size=3))
 def test_what_is_stored_comes_back_as_it_was(text: str, extras: dict[str, Any]) -> None:
     generation = chat(content=text, additional_kwargs=extras)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,6 +227,7 @@ def test_other_text_that_looks_like_json_is_plain_text(prompt: str) -> None:
     assert parse_prompt(prompt) == ParsedPrompt(prompt)
 
 
+@hypothesis.settings(deadline=None)
 @given(st.text())
 def test_any_user_text_comes_back_as_it_was(text: str) -> None:
     parsed = parse(SystemMessage("s"), HumanMessage(text))
@@ -241,6 +243,7 @@ json_values = st.recursive(
 )
 
 
+@hypothesis.settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries({"lc": st.just(1), "type": st.just("constructor"), "id": json_values,
        "kwargs": st.dictionaries(st.sampled_from(["content", "type", "tool_calls", "additional_kwargs", "name"]),
                                  json_values | st.just("human"))}), min_size=1, max_size=3))  # fmt: skip
