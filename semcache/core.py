@@ -37,7 +37,7 @@ from semcache.policy import Policy
 from semcache.protocols import Draft, Judgement, LateEmbedding, Mark, Matcher, PutReply, Verifier, View
 from semcache.reasons import docs_anchor
 from semcache.requests import encode_request
-from semcache.steps import Ask, Await, CallModel, Compute, Steps
+from semcache.steps import Ask, Await, Board, CallModel, Compute, Steps
 from semcache.types import (
     About,
     Answer,
@@ -895,7 +895,7 @@ class Core:
             if leads:
                 return (yield from self._fly(flight, request, call_model, options))
             try:
-                answer: Answer | None = yield Await(flight.future, self.policy.flight_timeout)
+                answer: Answer | None = yield Board(flight, self.policy.flight_timeout)
             except TimeoutError:
                 break
             if answer is not None:

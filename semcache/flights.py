@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import Future
 from typing import Any
@@ -10,11 +11,20 @@ from typing import Any
 class Flight:
     """One call to the model that others may wait for."""
 
-    __slots__ = ("future", "key")
+    __slots__ = ("_on_loops", "future", "key")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.future: Future[Any] = Future()
+        self._on_loops: dict[asyncio.AbstractEventLoop, asyncio.Future[Any]] = {}
+
+    def on_this_loop(self) -> asyncio.Future[Any]:
+        """Return the flight's future for the running event loop, one for all who wait there."""
+        loop = asyncio.get_running_loop()
+        future = self._on_loops.get(loop)
+        if future is None:
+            future = self._on_loops[loop] = asyncio.wrap_future(self.future, loop=loop)
+        return future
 
     def land(self, result: Any) -> None:
         """Give the result to whoever waits."""

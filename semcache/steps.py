@@ -14,6 +14,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from semcache.flights import Flight
+
 T = TypeVar("T")
 
 
@@ -35,6 +37,14 @@ class Await:
 
 
 @dataclass(frozen=True, slots=True)
+class Board:
+    """Wait for somebody else's flight, at most so many seconds; `TimeoutError` after that."""
+
+    flight: Flight
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
 class Compute:
     """Run something that takes the processor long enough to hold up an event loop."""
 
@@ -49,7 +59,7 @@ class CallModel:
     argument: Any
 
 
-Step: TypeAlias = Ask | Await | Compute | CallModel
+Step: TypeAlias = Ask | Await | Board | Compute | CallModel
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
@@ -73,9 +83,10 @@ def perform(step: Step, store: Any) -> Any:
     """Perform one step."""
     if isinstance(step, Ask):
         return getattr(store, step.method)(*step.arguments, **step.options)
-    if isinstance(step, Await):
+    if isinstance(step, Await | Board):
+        future = step.future if isinstance(step, Await) else step.flight.future
         try:
-            return step.future.result(step.timeout)
+            return future.result(step.timeout)
         except FutureTimeoutError as error:
             raise TimeoutError from error
     if isinstance(step, Compute):
@@ -106,11 +117,21 @@ async def perform_async(step: Step, store: Any) -> Any:
     if isinstance(step, Await):
         if step.future.done():
             return step.future.result()
-        # Shielded: others may wait for the same future, and a cancelled waiter must not cancel it.
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(step.future)), step.timeout)
+        return await _patiently(asyncio.wrap_future(step.future), step.timeout)
+    if isinstance(step, Board):
+        return await _patiently(step.flight.on_this_loop(), step.timeout)
     if isinstance(step, Compute):
         return await asyncio.to_thread(step.work)
     if inspect.iscoroutinefunction(step.call):
         return await step.call(step.argument)
     result = await asyncio.to_thread(step.call, step.argument)
     return await result if inspect.isawaitable(result) else result
+
+
+async def _patiently(future: asyncio.Future[Any], timeout: float) -> Any:
+    """Wait without ever cancelling what is waited for: others may wait for it too."""
+    if not future.done():
+        done, _ = await asyncio.wait((future,), timeout=timeout)
+        if not done:
+            raise TimeoutError
+    return future.result()

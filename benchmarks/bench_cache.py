@@ -1,0 +1,221 @@
+"""What the cache costs beside a bare GET and beside the encoder: ratios in one run.
+
+    python benchmarks/bench_cache.py [--rounds 2000] [--entries 20000] [--json]
+
+Everything runs against an embedded server over its unix socket. Latencies are of whole calls as an
+application makes them, from one thread, unless a row says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import redis
+
+from semcache import AsyncSemanticCache, CacheRequest, Hit, Policy, SemanticCache
+from semcache.encoders import BundledEncoder
+from semcache.stores.embedded import EmbeddedServer
+from semcache.testing import HashEncoder
+from semcache.verify import ThresholdMatcher
+
+DIM = 512
+ANSWER = "An answer of a thousand characters. " * 28
+SYSTEM = [{"role": "system", "content": "You are the help desk of a shop. " * 32}]  # about 1 KB
+
+
+def percentiles(act: Callable[[], Any], rounds: int) -> dict[str, float]:
+    """Time `act`; microseconds."""
+    times = np.empty(rounds)
+    for number in range(rounds):
+        started = time.perf_counter()
+        act()
+        times[number] = time.perf_counter() - started
+    return {f"p{p}": round(float(np.percentile(times, p)) * 1e6, 1) for p in (50, 95, 99)}
+
+
+class NearEncoder:
+    """Unit vectors by text; "near <text>" is close to <text>. Free, so that what is left is the cache's own cost."""
+
+    def __init__(self) -> None:
+        self._inner = HashEncoder(DIM)
+
+    @property
+    def fingerprint(self) -> str:
+        return "near-1"
+
+    @property
+    def dim(self) -> int:
+        return DIM
+
+    def encode(self, texts: Any) -> Any:
+        base = self._inner.encode([text.removeprefix("near ") for text in texts])
+        noise = self._inner.encode([f"noise {text}" for text in texts])
+        near = np.array([[0.2 if text.startswith("near ") else 0.0] for text in texts], dtype=np.float32)
+        rows = base + near * noise
+        return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+    def inspect(self, texts: Any) -> Any:
+        return self._inner.inspect(texts)
+
+
+def open_cache(server: EmbeddedServer, namespace: str, **options: Any) -> SemanticCache:
+    settings = {"encoder": NearEncoder(), "matcher": ThresholdMatcher(0.9), **options}
+    return SemanticCache.open(server.url, namespace=namespace, **settings)
+
+
+def exact_hits(server: EmbeddedServer, rounds: int) -> dict[str, Any]:
+    """Exact hits from Redis and from the local copy beside a bare GET of the same value."""
+    bare = redis.Redis(unix_socket_path=server.socket_path, protocol=2)
+    stored = open_cache(server, "exact", policy=Policy(local_bound=0.0, deadline=5.0))
+    local = open_cache(server, "exact", policy=Policy(deadline=5.0))
+    request = CacheRequest("How do I reset my password?", model="m", context=SYSTEM)
+    stored.put(request, ANSWER)
+    bare.set("bare", ANSWER)
+
+    def new() -> None:
+        local.lookup(CacheRequest("How do I reset my password?", model="m", context=SYSTEM))
+
+    rows = {
+        "get": percentiles(lambda: bare.get("bare"), rounds),
+        "exact_hit": percentiles(lambda: stored.lookup(request), rounds),
+        "local_hit": percentiles(lambda: local.lookup(request), rounds),
+        "local_hit_new_request": percentiles(new, rounds),
+    }
+    found = stored.lookup(request)
+    assert isinstance(found, Hit)
+    lookup_id = found.lookup_id
+    free = open_cache(server, "exact", policy=Policy(deadline=5.0, feedback_rate=10**9))
+    rows["feedback"] = percentiles(lambda: free.feedback(lookup_id, -1, rater="u"), rounds)
+    base = rows["get"]["p50"]
+    ratios = {f"{name}/get": round(row["p50"] / base, 2) for name, row in rows.items() if name != "get"}
+    for one in (stored, local, free):
+        one.close()
+    bare.close()
+    return {"us": rows, "ratios": ratios}
+
+
+def semantic_hits(server: EmbeddedServer, rounds: int, entries: int) -> dict[str, Any]:
+    """Everything of a semantic hit but the encoder: the text's embedding is in the process already."""
+    cache = open_cache(server, "semantic", policy=Policy(local_bound=0.0, deadline=30.0))
+    requests = [CacheRequest(f"near question {number}", model="m") for number in range(64)]
+    started = time.perf_counter()
+    for number in range(entries):
+        cache.put(CacheRequest(f"question {number}", model="m"), ANSWER)
+    filled = time.perf_counter() - started
+    hits = [isinstance(cache.lookup(request), Hit) for request in requests]
+    turn = iter(range(10**9))
+    row = percentiles(lambda: cache.lookup(requests[next(turn) % len(requests)]), rounds)
+    cache.close()
+    return {
+        "us": row,
+        "entries": entries,
+        "puts_per_s": round(entries / filled),
+        "hits": f"{sum(hits)}/{len(hits)}",
+    }
+
+
+def many_scopes(server: EmbeddedServer, rounds: int) -> dict[str, Any]:
+    """10 scopes of 1,000 entries beside one of 10,000."""
+    found = {}
+    for name, scopes, size in (("ten_of_1000", 10, 1000), ("one_of_10000", 1, 10_000)):
+        cache = open_cache(server, name, policy=Policy(local_bound=0.0, deadline=30.0))
+        for scope in range(scopes):
+            for number in range(size):
+                cache.put(CacheRequest(f"question {number}", model=f"m{scope}"), ANSWER)
+        requests = [CacheRequest(f"near question {n}", model=f"m{n % scopes}") for n in range(60)]
+        for request in requests:
+            cache.lookup(request)
+        turn = iter(range(10**9))
+        found[name] = percentiles(lambda r=requests, t=turn, c=cache: c.lookup(r[next(t) % 60]), rounds)  # type: ignore[misc]
+        cache.close()
+    return {"us": found, "ratio": round(found["ten_of_1000"]["p50"] / found["one_of_10000"]["p50"], 2)}
+
+
+def invalidation(server: EmbeddedServer, entries: int) -> dict[str, Any]:
+    """Invalidating a tag that many entries carry."""
+    cache = open_cache(server, "tags", policy=Policy(deadline=30.0))
+    for number in range(entries):
+        cache.put(CacheRequest(f"question {number}", model="m", mode="exact"), "x", tags={"season:autumn"})
+    times = []
+    for _ in range(20):
+        started = time.perf_counter()
+        cache.invalidate(tags={"season:autumn"})
+        times.append((time.perf_counter() - started) * 1000)
+    gone = not any(
+        cache.lookup(CacheRequest(f"question {n}", model="m", mode="exact")) for n in range(0, entries, 997)
+    )
+    cache.close()
+    return {
+        "entries": entries,
+        "ms_p50": round(float(np.median(times)), 3),
+        "ms_max": round(max(times), 3),
+        "final": gone,
+    }
+
+
+async def stampede(server: EmbeddedServer) -> dict[str, Any]:
+    """1,000 concurrent callers with 50 distinct texts."""
+    texts = [f"question number {number} about something else" for number in range(50)]
+    encoder = BundledEncoder()
+    encoder.encode(texts)
+    started = time.perf_counter()
+    encoder.encode(texts)
+    batch = time.perf_counter() - started
+    calls: list[str] = []
+
+    async def model(request: CacheRequest) -> str:
+        calls.append(request.prompt)
+        await asyncio.sleep(0.2)
+        return "answer"
+
+    policy = Policy(deadline=5.0)
+    async with await AsyncSemanticCache.open(server.url, namespace="stampede", policy=policy) as cache:
+        await cache.lookup("warm up")
+        await cache.put("warm up", "x")
+        started = time.perf_counter()
+        await asyncio.gather(*(cache.get_or_compute(texts[n % 50], model) for n in range(1000)))
+        took = time.perf_counter() - started
+    return {
+        "model_calls": len(calls), "took_s": round(took, 3), "batch_of_50_s": round(batch, 3), "model_s": 0.2,
+        "ratio": round((took - 0.2) / batch, 2),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--entries", type=int, default=20_000)
+    parser.add_argument("--tagged", type=int, default=100_000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    gc.disable()
+    with tempfile.TemporaryDirectory() as folder, EmbeddedServer.open(Path(folder) / "data") as server:
+        report = {
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+            "sizes": f"answer {len(ANSWER)} characters, system prompt {len(SYSTEM[0]['content'])}, dim {DIM}",
+            "exact": exact_hits(server, options.rounds),
+            "semantic": semantic_hits(server, options.rounds, options.entries),
+            "scopes": many_scopes(server, options.rounds),
+            "stampede": asyncio.run(stampede(server)),
+            "invalidation": invalidation(server, options.tagged),
+        }
+    if options.json:
+        print(json.dumps(report))
+        return
+    for name, value in report.items():
+        print(f"{name}: {json.dumps(value) if isinstance(value, dict) else value}")
+
+
+if __name__ == "__main__":
+    main()
