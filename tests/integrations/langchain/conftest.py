@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_openai import ChatOpenAI
-from lc_helpers import HEAP, Chat
+from lc_shared import HEAP, Chat
 
 from semcache import AsyncSemanticCache, Policy, SemanticCache
 from semcache.testing import TableEncoder

@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
-from lc_helpers import COLOUR, HEAP, HOURS, RESET, RESET_AGAIN, Chat, is_hit, note, overwrite
+from lc_shared import COLOUR, HEAP, HOURS, RESET, RESET_AGAIN, Chat, is_hit, note, overwrite
 from pydantic import BaseModel
 
 from langchain_semcache import SemcacheCache, SemcacheMiddleware

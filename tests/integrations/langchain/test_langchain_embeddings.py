@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_openai import OpenAIEmbeddings
-from lc_helpers import HEAP, HOURS, RESET, RESET_AGAIN
+from lc_shared import HEAP, HOURS, RESET, RESET_AGAIN
 from pydantic import BaseModel
 
 from langchain_semcache import LangChainEncoder, SemcacheEmbeddings

@@ -21,7 +21,7 @@ from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from lc_helpers import HEAP, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note, overwrite
+from lc_shared import HEAP, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note, overwrite
 
 from langchain_semcache import SemcacheCache
 from semcache import AsyncSemanticCache, ConfigurationError, Policy, SemanticCache, StoreUnavailableError

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_openai import AzureChatOpenAI, ChatOpenAI, OpenAI
-from lc_helpers import Spy
+from lc_shared import Spy
 from pydantic import BaseModel
 
 from langchain_semcache.llm_string import LlmSettings, parse_llm_string

@@ -12,7 +12,7 @@ from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
-from lc_helpers import AGE, COLOUR, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note
+from lc_shared import AGE, COLOUR, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note
 from pydantic import BaseModel
 
 from langchain_semcache import SemcacheCache
