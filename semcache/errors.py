@@ -10,6 +10,7 @@
     ├── EncoderError                        an encoder failed or returned what it may not
     ├── EmbeddedServerError                 the embedded server can't start here
     ├── UnknownLookupError (LookupError)    unknown, foreign, forged or expired lookup or entry id
+    ├── UpstreamError                       a model's endpoint refused, or answered no completion
     ├── RateLimitedError                    more feedback than the policy allows
     └── OnlyIfCachedError                   `only_if_cached` was asked for, and it was a miss
 
@@ -67,6 +68,10 @@ class EmbeddedServerError(SemcacheError):
 
 class UnknownLookupError(SemcacheError, LookupError):
     """An unknown, foreign, forged or expired id; the four can't be told apart from outside."""
+
+
+class UpstreamError(SemcacheError):
+    """A model's endpoint can't be reached, refused, or answered something that isn't a completion."""
 
 
 class RateLimitedError(SemcacheError):
