@@ -504,7 +504,10 @@ class Core:
             best = neighbours[0]
             return Miss("below_threshold", look.fence, best.similarity, best.key)
         found = plausible if look.report is None else neighbours
+        reported = len(look.report or ())
         for _ in range(2):
+            if look.report is not None:
+                del look.report[reported:]  # of a judgement that took too long
             sent = self.clock()
             view = yield from self._read(look, [n.key for n in found], None)
             present = [
