@@ -29,7 +29,7 @@ from semcache.errors import ConfigurationError, EncoderError
 from semcache.protocols import Encoder, TextLimits
 from semcache.types import Embedding
 
-_FORK_PATIENCE = 10.0  # seconds that a fork waits for a batch that is being encoded
+_FORK_PATIENCE = 60.0  # seconds that a fork waits for a batch, or for the model that is being loaded
 _EXIT_PATIENCE = 2.0  # seconds that the end of the process waits for it
 _FAILURES_IN_A_ROW = 3  # texts of a failed batch that are tried on their own before the rest is given up
 
