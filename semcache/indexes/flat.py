@@ -12,7 +12,7 @@ from threading import Lock
 
 import numpy as np
 
-from semcache.indexes.rows import KeyTable, Moved, Scored, Times, grown, nearest, similarities
+from semcache.indexes.rows import KeyTable, Moved, Scored, Times, grown, nearest, similarities, zeros
 from semcache.types import Embedding, Embeddings
 
 CHUNK = 256  # rows; 512 KB at 512 dimensions
@@ -83,7 +83,7 @@ class FlatRows:
         if slot < CHUNK:
             self._grow_first(slot)
         elif slot & (CHUNK - 1) == 0:
-            self._chunks.append(np.zeros((CHUNK, self._dim), dtype=np.float32))
+            self._chunks.append(zeros(CHUNK, self._dim))
         self._keys.append(None)
         return slot
 

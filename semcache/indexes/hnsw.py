@@ -27,6 +27,7 @@ YOUNG = 8192  # rows of a young graph; inserting into it is several times cheape
 TAIL = 512  # rows beside a graph from which the tail is moved
 _REST = 64  # rows down to which it is moved then
 _SLICE = 64  # rows per lock
+_MAPPED = 33 << 20  # bytes; blocks of this size go back to the system once freed, glibc keeps smaller ones
 _RETRY = 60.0  # seconds after which building is tried again once it failed
 
 _log = logging.getLogger(__name__)
@@ -184,7 +185,10 @@ class GraphRows:
         return bool(self._graphs) and self._graphs[0].used < self._young
 
     def _add_young(self) -> Graph:
-        graph = self._make(self._dim, min(self._young, max(64, len(self._tail) * 5 // 4)))
+        capacity = min(self._young, max(64, len(self._tail) * 5 // 4))
+        if self._graphs or capacity == self._young:
+            capacity = max(capacity, _MAPPED // (4 * self._dim))
+        graph = self._make(self._dim, capacity)
         self._graphs = (graph, *self._graphs)
         return graph
 

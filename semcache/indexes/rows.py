@@ -6,6 +6,7 @@ Nothing here holds rows, locks or a clock.
 from __future__ import annotations
 
 import math
+import mmap
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -26,6 +27,7 @@ DECIMALS = 6
 
 NORM_TOLERANCE = 1e-3  # float16 and int8 copies of unit rows are this close
 _EXACT_TOLERANCE = 1e-6  # closer than this a row is kept bit for bit
+_MAPPED = 1 << 17  # bytes; smaller blocks aren't worth a mapping
 NEVER = math.inf
 
 
@@ -137,6 +139,18 @@ def grown(values: Times, least: int) -> Times:
     bigger = np.full(max(least, len(values) * 3 // 2), -np.inf)
     bigger[: len(values)] = values
     return bigger
+
+
+def zeros(rows: int, dim: int) -> Embeddings:
+    """Return rows of zeros in memory that goes back to the system once it is freed.
+
+    An allocator keeps much of what a large tail took, since small blocks lie behind it.
+    """
+    size = rows * dim * 4
+    if size < _MAPPED or not hasattr(mmap, "MAP_PRIVATE"):
+        return np.zeros((rows, dim), dtype=np.float32)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(memory, dtype=np.float32).reshape(rows, dim)
 
 
 class KeyTable:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from semcache.indexes.rows import Moved, Scored, Times, grown, similarities
+from semcache.indexes.rows import Moved, Scored, Times, grown, similarities, zeros
 from semcache.types import Embedding, Embeddings
 
 _CHUNK = 1024  # rows
@@ -88,7 +88,7 @@ class Arena:
             self._expires = grown(self._expires, slot + 1)
             self._used = np.concatenate([self._used, np.zeros(len(self._expires) - slot, dtype=np.int64)])
         if slot >> _SHIFT == len(self._chunks):
-            self._chunks.append(np.zeros((_CHUNK if slot else 64, self._dim), dtype=np.float32))
+            self._chunks.append(zeros(_CHUNK if slot else 64, self._dim))
         elif slot < _CHUNK and slot == len(self._chunks[0]):
             bigger = np.zeros((2 * slot, self._dim), dtype=np.float32)
             bigger[:slot] = self._chunks[0]
