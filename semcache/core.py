@@ -12,6 +12,7 @@ import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +36,7 @@ from semcache.local import Copy, LocalCopies
 from semcache.metrics import Metrics
 from semcache.policy import Policy
 from semcache.protocols import Draft, Judgement, LateEmbedding, Mark, Matcher, PutReply, Verifier, View
-from semcache.reasons import docs_anchor
+from semcache.reasons import FAILURES, STORE_OUTCOMES, docs_anchor
 from semcache.requests import encode_request
 from semcache.steps import Ask, Await, Board, CallModel, Compute, Steps
 from semcache.types import (
@@ -328,10 +329,7 @@ class Core:
 
     def _set_aside(self, entry_id: str, look: Look) -> Steps[None]:
         try:
-            yield self._ask(
-                "withdraw", (entry_id,), "undecodable", keep=self.policy.tombstone_ttl, durability="memory",
-                timeout=look.left(),
-            )  # fmt: skip
+            yield self._ask("set_aside", entry_id, keep=self.policy.tombstone_ttl, timeout=look.left())
         except (StoreUnavailableError, TimeoutError):
             self.metrics.count("failures", "set_aside")
 
@@ -668,6 +666,14 @@ class Core:
                     self._embeddings = EmbeddingLRU(8192, len(embedding))
         self._embeddings.put(digest, embedding)
 
+    def _remember_late(self, digest: str, done: Future[Any]) -> None:
+        """Keep what came too late for one lookup: the next one with this text has it."""
+        if done.cancelled() or done.exception() is not None:
+            return
+        encoded = done.result()
+        if admission.unreadable(encoded.limits, self.policy) is None and encoded.embedding.any():
+            self._remember(digest, encoded.embedding)
+
     def _embed(
         self, look: Look, identity: Identity, shared: bytes | None, *, storing: bool = False
     ) -> Steps[tuple[Embedding | None, str | None]]:
@@ -686,7 +692,12 @@ class Core:
         limit = max(look.left(), 0.0)
         if storing and not self.encoded:
             limit = MODEL_LOAD_TIMEOUT  # once: the model is still being loaded
-        encoded = yield Await(self.encoder.submit(identity.text), limit)
+        future = self.encoder.submit(identity.text)
+        try:
+            encoded = yield Await(future, limit)
+        except TimeoutError:
+            future.add_done_callback(lambda done: self._remember_late(identity.digest, done))
+            raise
         self.encoded = True
         self.metrics.took("encode", self.clock() - started)
         unreadable = admission.unreadable(encoded.limits, self.policy)
@@ -757,18 +768,18 @@ class Core:
                     late = True  # it matches exactly now, and semantically as soon as the encoder is done
                 except EncoderError as error:
                     self._failure(error, look)  # it can still match exactly
+            look = self._look(request)  # the encoder's time is spent; writing has its own
+            look.identity = identity
             if not self.epoch:
                 yield from self._read(look, (), None)
             sure = response.confidence if confidence is None else confidence
             draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
             self.expect_own(identity.entry_id)
-            reply: PutReply = yield self._ask("put", draft, timeout=max(look.left(), 0.05))
+            reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
                 yield from self._read(look, (), None)
-                reply = yield self._ask(
-                    "put", replace(draft, epoch=self.epoch), timeout=max(look.left(), 0.05)
-                )
+                reply = yield self._ask("put", replace(draft, epoch=self.epoch), timeout=self.policy.deadline)
         except (StoreUnavailableError, TimeoutError) as error:
             if look.identity is not None:
                 self.is_own(look.identity.entry_id)
@@ -957,6 +968,11 @@ class Core:
         if response.latency_ms is None:
             response = replace(response, latency_ms=round((self.clock() - started) * 1000, 3))
         self.metrics.took("model", self.clock() - started)
+        if decision.fence is None and decision.reason in FAILURES:
+            # Without a fence it can't be told what was invalidated while the model was thinking.
+            outcome = decision.reason if decision.reason in STORE_OUTCOMES else "store_unavailable"
+            self.metrics.count("stored", outcome)
+            return Answer(response, decision, Stored(outcome))
         stored = yield from self.put(
             request, response, fence=decision.fence, tags=options.get("tags", ()), ttl=options.get("ttl"),
             confidence=options.get("confidence"), kind=options.get("kind"),

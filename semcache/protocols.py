@@ -398,6 +398,10 @@ class Store(Protocol):
         """Give an entry its embedding; False if it is another revision by now."""
         ...
 
+    def set_aside(self, entry_id: str, *, keep: float, timeout: float) -> None:
+        """Move an entry that can't be read out of the way, and keep it `keep` seconds for whoever investigates."""
+        ...
+
     def withdraw(
         self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
     ) -> Withdrawn:
@@ -493,6 +497,8 @@ class AsyncStore(Protocol):
     ) -> None: ...
 
     async def attach(self, late: LateEmbedding, *, timeout: float) -> bool: ...
+
+    async def set_aside(self, entry_id: str, *, keep: float, timeout: float) -> None: ...
 
     async def withdraw(
         self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float

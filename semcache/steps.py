@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -117,7 +118,9 @@ async def perform_async(step: Step, store: Any) -> Any:
     if isinstance(step, Await):
         if step.future.done():
             return step.future.result()
-        return await _patiently(asyncio.wrap_future(step.future), step.timeout)
+        result = await _patiently(asyncio.wrap_future(step.future), step.timeout)
+        await _in_turn()
+        return result
     if isinstance(step, Board):
         return await _patiently(step.flight.on_this_loop(), step.timeout)
     if isinstance(step, Compute):
@@ -133,5 +136,25 @@ async def _patiently(future: asyncio.Future[Any], timeout: float) -> Any:
     if not future.done():
         done, _ = await asyncio.wait((future,), timeout=timeout)
         if not done:
+            future.add_done_callback(_nobody_waits)
             raise TimeoutError
     return future.result()
+
+
+def _nobody_waits(future: asyncio.Future[Any]) -> None:
+    """Take note of what a future that was given up on ended with, so that asyncio doesn't complain."""
+    if not future.cancelled():
+        future.exception()
+
+
+_turnstiles: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+
+
+async def _in_turn() -> None:
+    """Let whoever waited for the same batch go on one by one: a hundred at once would hold up the event loop."""
+    loop = asyncio.get_running_loop()
+    turnstile = _turnstiles.get(loop)
+    if turnstile is None:
+        turnstile = _turnstiles[loop] = asyncio.Lock()
+    async with turnstile:
+        await asyncio.sleep(0)

@@ -53,6 +53,14 @@ class Follower:
             self._core.metrics.count("failures", "log_gap")
             self._core.forget()
         self._position = changes[-1].sequence
+        for change in changes:
+            if change.epoch and change.epoch != self._epoch:
+                if self._epoch:
+                    # Also a stream that began again and has caught up with our position.
+                    log.info("the change log speaks of another epoch: forgetting")
+                    self._core.metrics.count("failures", "log_reset")
+                    self._core.forget()
+                self._epoch = change.epoch
         yield from self._apply(changes)
 
     def _attach_late(self) -> Steps[None]:

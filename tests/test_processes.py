@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from semcache import Hit, Miss, Policy
-from semcache.testing import TableEncoder
+from semcache.testing import SlowEncoder, TableEncoder
 from semcache.verify import ThresholdMatcher
 from tests.facade import Facade, Loop, open_facade
 
@@ -33,7 +33,7 @@ def make(
     def one(**options: Any) -> Facade:
         options.setdefault("policy", Policy(deadline=5.0))
         cache = open_facade(
-            request.param, redis_url, loop, encoder=TableEncoder(TABLE, default=[-1.0, 0.0]),
+            request.param, redis_url, loop, encoder=options.pop("encoder", TableEncoder(TABLE, default=[-1.0, 0.0])),
             matcher=ThresholdMatcher(0.9), namespace=namespace, **options,
         )  # fmt: skip
         opened.append(cache)
@@ -163,3 +163,44 @@ def test_an_expired_entry_is_never_served(make: Callable[..., Facade], expiry: f
     assert isinstance(hit, Hit)
     assert isinstance(cache.lookup("apple"), Miss)
     assert isinstance(cache.lookup("apples"), Miss)
+
+
+def test_an_embedding_that_came_late_is_attached(make: Callable[..., Facade]) -> None:
+    encoder = SlowEncoder(TableEncoder(TABLE, default=[-1.0, 0.0]), 0.4)
+    writer, reader = make(encoder=encoder, policy=Policy(deadline=0.2)), make()
+    writer.cache._core.encoded = True  # it isn't the first one, for which a put would wait
+    assert isinstance(reader.lookup("apples"), Miss)
+    stored = writer.put("apple", "a fruit")
+
+    assert stored.outcome == "stored"
+    assert writer.stats().failures["late_embedding"] == 1
+    assert within(8.0, lambda: isinstance(reader.lookup("apples"), Hit))
+    assert within(8.0, lambda: isinstance(writer.lookup("apples"), Hit))
+
+
+def test_an_unreadable_entrys_place_can_be_filled_again(
+    make: Callable[..., Facade], redis_url: str, namespace: str
+) -> None:
+    cache = make(policy=Policy(deadline=5.0, local_bound=0.0))
+    cache.put("apple", "a fruit")
+    client = redis.Redis.from_url(redis_url)
+    (key,) = client.keys(f"semcache:{namespace}:entry:*")
+    client.hset(key, "response", b"\x80\x04pickle")
+    missed = cache.lookup("apple")
+    answer = cache.get_or_compute("apple", lambda request: "a fruit again")
+    aside = client.keys(f"semcache:{namespace}:aside:*")
+    client.close()
+
+    assert missed.reason == "undecodable"
+    assert answer.stored.outcome == "stored"
+    assert cache.lookup("apple").text == "a fruit again"
+    assert len(aside) == 1
+
+
+def test_an_answer_without_a_fence_isnt_stored(make: Callable[..., Facade]) -> None:
+    cache = make(policy=Policy(deadline=0.0))
+    answer = cache.get_or_compute("apple", lambda request: "from the model")
+
+    assert answer.text == "from the model"
+    assert answer.stored.outcome in ("deadline", "store_unavailable")
+    assert cache.all_entries() == []

@@ -160,6 +160,10 @@ class MemoryStore:
             self._note("add", late.entry_id, late.scope, late.fingerprint, late.expires_at)
             return True
 
+    def set_aside(self, entry_id: str, *, keep: float, timeout: float) -> None:
+        with self._lock:
+            self._slots.pop(entry_id, None)
+
     def withdraw(
         self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
     ) -> Withdrawn:
@@ -373,6 +377,9 @@ class AsyncMemoryStore:
 
     async def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
         return self._store.attach(late, timeout=timeout)
+
+    async def set_aside(self, entry_id: str, *, keep: float, timeout: float) -> None:
+        self._store.set_aside(entry_id, keep=keep, timeout=timeout)
 
     async def withdraw(
         self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float

@@ -67,6 +67,9 @@ class Operations:
             yield self.plans.announce(late.epoch, late.entry_id, late.scope, late.fingerprint, expires)
         return done
 
+    def set_aside(self, entry_id: str, keep: float) -> Steps[None]:
+        yield self.plans.set_aside(entry_id, keep)
+
     def withdraw(self, ids: Sequence[str], reason: str, keep: float, durability: str) -> Steps[Withdrawn]:
         done: Withdrawn = yield self.plans.withdraw(ids, reason, keep, durability)
         return done

@@ -80,6 +80,7 @@ def script_by_sha(sha: str) -> Script | None:
     """Find a loaded script by its digest."""
     names = (
         "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback", "compact",
+        "aside",
     )  # fmt: skip
     return next((script(name) for name in names if script(name).sha == sha), None)
 
@@ -272,6 +273,11 @@ class Plans:
         arguments = (late.revision, late.embedding, late.fingerprint)
         commands: list[Command] = [call("attach", [self.keys.entry(late.entry_id)], *arguments)]
         return Plan(commands, lambda replies: bool(check(replies[0])))
+
+    def set_aside(self, entry_id: str, keep: float) -> Plan[None]:
+        """Move an entry that can't be read out of the way."""
+        keys = [self.keys.entry(entry_id), self.keys.beside("aside", entry_id)]
+        return Plan([call("aside", keys, _ms(keep))], lambda replies: _nothing(check(replies[0])))
 
     def withdraw(self, ids: Sequence[str], reason: str, keep: float, durability: str) -> Plan[Withdrawn]:
         """Withdraw entries by name: truth first, then log and list."""

@@ -63,6 +63,9 @@ class RedisStore:
     def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
         return self._run(self._operations.attach(late), timeout)
 
+    def set_aside(self, entry_id: str, *, keep: float, timeout: float) -> None:
+        self._run(self._operations.set_aside(entry_id, keep), timeout)
+
     def withdraw(
         self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
     ) -> Withdrawn:
@@ -192,6 +195,9 @@ class AsyncRedisStore:
 
     async def attach(self, late: LateEmbedding, *, timeout: float) -> bool:
         return await self._run(self._operations.attach(late), timeout)
+
+    async def set_aside(self, entry_id: str, *, keep: float, timeout: float) -> None:
+        await self._run(self._operations.set_aside(entry_id, keep), timeout)
 
     async def withdraw(
         self, ids: Sequence[str], reason: str, *, keep: float, durability: str, timeout: float
