@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -14,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from semcache.errors import ConfigurationError
 from semcache.indexes.adaptive import AdaptiveIndex
 from semcache.indexes.arena import ArenaIndex
+from semcache.indexes.vectorset import VectorSetIndex
 from semcache.protocols import Neighbour, VectorIndex
 from semcache.types import Embedding, Embeddings
 
@@ -90,9 +93,14 @@ BACK_ENDS: dict[str, Callable[[int], VectorIndex]] = {
 }
 
 
-@pytest.fixture(params=sorted(BACK_ENDS))
+@pytest.fixture(params=[*sorted(BACK_ENDS), "vectorset"])
 def make(request: pytest.FixtureRequest) -> Callable[[int], VectorIndex]:
-    return BACK_ENDS[request.param]
+    if request.param != "vectorset":
+        return BACK_ENDS[request.param]
+    url = request.getfixturevalue("vector_server")
+    return lambda dim: VectorSetIndex(
+        redis.Redis.from_url(url), dim, prefix=f"semcache:{uuid.uuid4().hex}:", fingerprint="test-1"
+    )
 
 
 @pytest.fixture
