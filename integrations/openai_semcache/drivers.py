@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -241,6 +242,27 @@ async def copied_async(chunks: AsyncIterator[bytes], keep: Keep, cache: AsyncCac
         step = keep.settle(ended=ended)
         if step is not None:
             await put_async(step, cache)
+
+
+class Turnstile:
+    """Lets tasks that are ready together go on one per turn of the event loop, first come, first served.
+
+    An encoder answers a whole batch at once, and all who waited would run before anybody else is heard.
+    """
+
+    def __init__(self) -> None:
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    async def wait(self) -> None:
+        """Wait for this task's turn."""
+        loop = asyncio.get_running_loop()
+        lock = self._locks.get(loop)
+        if lock is None:
+            lock = self._locks[loop] = asyncio.Lock()
+        async with lock:
+            await asyncio.sleep(0)
 
 
 async def spread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from openai_semcache.drivers import (
     AsyncCache,
     Cache,
+    Turnstile,
     check_cache,
     copied,
     copied_async,
@@ -148,6 +149,7 @@ class AsyncCachingTransport(AsyncBaseTransport):
         check_cache(cache, asynchronous=True)
         self._inner = transport
         self._cache = cache
+        self._turnstile = Turnstile()
         self._tasks: set[asyncio.Task[None]] = set()
         self.flow = Flow(tenant=tenant, segment=segment, options=options)
 
@@ -158,6 +160,7 @@ class AsyncCachingTransport(AsyncBaseTransport):
             return await self._inner.handle_async_request(request)
         lib = _library(request)
         await request.aread()
+        await self._turnstile.wait()
         send = self._sender(lib, request)
         reply = await drive_async(self.flow.handle(endpoint, _call_of(request)), self._cache, send)
         if reply.refresh is not None:
@@ -178,6 +181,7 @@ class AsyncCachingTransport(AsyncBaseTransport):
 
     def _sender(self, lib: ModuleType, request: Any) -> Callable[[Call, bool], Any]:
         async def send(call: Call, whole: bool) -> Reply:
+            await self._turnstile.wait()
             response = await self._inner.handle_async_request(_request_of(lib, request, call))
             if not whole:
                 return _streamed_reply(response, response.aiter_bytes(), response.aclose)
@@ -185,6 +189,7 @@ class AsyncCachingTransport(AsyncBaseTransport):
                 raw = b"".join([chunk async for chunk in response.aiter_raw()])
             finally:
                 await response.aclose()
+            await self._turnstile.wait()
             return _whole_reply(lib, response, raw)
 
         return send
