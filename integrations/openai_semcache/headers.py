@@ -200,4 +200,6 @@ def _token(text: str) -> str:
 
 def _visible(text: str) -> str:
     """Return `text` fit for a header: visible ASCII, no line ends."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(character if 32 <= ord(character) < 127 else "?" for character in text)
