@@ -415,13 +415,14 @@ def test_a_stale_answer_is_served_and_refreshed_once_with_the_callers_own_identi
     ):
         ask(client)
         time.sleep(0.3)
-        upstream.always(Behaviour(status=outcome, delay=0.2))
+        both_asked = threading.Event()
+        upstream.always(Behaviour(status=outcome, hold=both_asked))
         first, second = ask(client, stream=stream), ask(client, stream=stream)
+        both_asked.set()
         deadline = time.monotonic() + 10
         refreshing = client._client._transport.flow._refreshing._entries  # type: ignore[attr-defined]
         while (upstream.count < 2 or refreshing) and time.monotonic() < deadline:
             time.sleep(0.01)
-        upstream.always(Behaviour(delay=0.2))
         third = ask(client)
 
     assert first == second == f"Answer 1 to: {RESET}"
@@ -440,7 +441,10 @@ async def test_a_stale_answer_is_refreshed_for_asynchronous_callers(
     async with wrap_openai(AsyncOpenAI(api_key="k", base_url=upstream.url), cache) as client:
         await ask_async(client)
         await asyncio.sleep(0.3)
-        assert await ask_async(client) == f"Answer 1 to: {RESET}"
+        both_asked = threading.Event()
+        upstream.always(Behaviour(hold=both_asked))
+        assert await ask_async(client) == await ask_async(client) == f"Answer 1 to: {RESET}"
+        both_asked.set()
         tasks = client._client._transport._tasks  # type: ignore[attr-defined]
         await asyncio.gather(*tasks)
         assert await ask_async(client) == f"Answer 2 to: {RESET}"
