@@ -412,6 +412,16 @@ class SemanticCache(_Base):
         """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
         return self._store.sweep(**self._core.sweeping(), timeout=_READ_TIMEOUT)
 
+    def pseudonym(self, text: str) -> str:
+        """Return a keyed digest that stands for a text in this namespace, the same in every process.
+
+        For tenants and raters that are known by something that mustn't be stored, e.g. a credential.
+
+        Raises:
+            StoreUnavailableError: The namespace's secret isn't known yet, and the store doesn't answer.
+        """
+        return drive(self._core.pseudonym(text), self._store)
+
     def explain(self, request: CacheRequest | str) -> Explanation:
         """Say what a lookup would do, what each rule finds, and what would flip it. Serves and counts nothing."""
         self._follow()
@@ -642,6 +652,10 @@ class AsyncSemanticCache(_Base):
     async def sweep(self) -> Swept:
         """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
         return await self._store.sweep(**self._core.sweeping(), timeout=_READ_TIMEOUT)
+
+    async def pseudonym(self, text: str) -> str:
+        """Return a keyed digest that stands for a text, as `SemanticCache.pseudonym` does."""
+        return await drive_async(self._core.pseudonym(text), self._store)
 
     async def explain(self, request: CacheRequest | str) -> Explanation:
         """Say what a lookup would do, and what each rule finds. Serves and counts nothing."""

@@ -1092,6 +1092,13 @@ class Core:
         lease = max(policy.sweep_every * 0.9, 1.0)
         return {"lease": lease, "keep": policy.tombstone_ttl, "generations": policy.max_generations}
 
+    def pseudonym(self, text: str) -> Steps[str]:
+        """Return what stands for a text in this namespace."""
+        if self._secrets is None:
+            offer, timeout = self._offer, self.policy.deadline
+            self._secrets = secrets.derive((yield self._ask("secret", offer, timeout=timeout)))
+        return scope.pseudonym(text, self._secrets.scope)
+
     def known_id(self, entry_id: str) -> str:
         """Return an entry id, checked.
 

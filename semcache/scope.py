@@ -103,6 +103,11 @@ def text_digest(text: str) -> str:
     return hashlib.blake2b(_bytes(text), digest_size=16).hexdigest()
 
 
+def pseudonym(text: str, scope_key: bytes) -> str:
+    """Return a keyed digest that stands for a text, e.g. a credential, without giving it away; 32 hex digits."""
+    return hmac.digest(scope_key, b"pseudonym" + _SEPARATOR + _bytes(text), "sha256")[:16].hex()
+
+
 def entry_id(model: str, version: str, id_: str) -> str:
     """Return the public name of an entry, ``<model>/<version>/<id>``, percent-encoded."""
     return f"{_part(model)}/{_part(version)}/{id_}"

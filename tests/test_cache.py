@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from semcache import (
+    AsyncSemanticCache,
     CacheRequest,
     ConfigurationError,
     Hit,
@@ -18,6 +19,7 @@ from semcache import (
     OnlyIfCachedError,
     Policy,
     Response,
+    SemanticCache,
     UnknownLookupError,
 )
 from semcache.testing import FailingEncoder, HashEncoder, TableEncoder
@@ -667,3 +669,18 @@ def test_concurrent_callers_share_one_call(cache: Facade) -> None:
     assert calls == [RESET]
     assert {answer.text for answer in answers} == {"Open Settings"}
     assert sum(answer.waited for answer in answers) + sum(answer.hit for answer in answers) == 15
+
+
+def test_a_pseudonym_is_the_same_in_both_caches_of_a_namespace(redis_url: str, namespace: str) -> None:
+    import asyncio
+
+    async def ask() -> str:
+        async with await AsyncSemanticCache.open(
+            redis_url, namespace=namespace, encoder=HashEncoder()
+        ) as cache:
+            return await cache.pseudonym("sk-1")
+
+    with SemanticCache.open(redis_url, namespace=namespace, encoder=HashEncoder()) as cache:
+        found = cache.pseudonym("sk-1")
+
+    assert found == asyncio.run(ask())

@@ -19,6 +19,7 @@ from semcache.scope import (
     entry_id,
     exact_text,
     given_tags,
+    pseudonym,
     raised_generations,
     scope_generations,
     scope_id,
@@ -178,3 +179,12 @@ def test_raising_in_one_tenant_reaches_no_other(mine: str, other: str, tags: set
     bases = ["all", "model:m", "segment:a=b", *(f"tag:{tag}" for tag in tags)]
 
     assert obeyed.isdisjoint(raised_generations(bases, mine))
+
+
+def test_a_pseudonym_is_the_same_in_every_process_of_a_namespace_and_says_nothing() -> None:
+    first, second = b"k" * 32, b"l" * 32
+
+    assert pseudonym("sk-1", first) == pseudonym("sk-1", first)
+    assert pseudonym("sk-1", first) != pseudonym("sk-1", second)
+    assert pseudonym("sk-1", first) != pseudonym("sk-2", first)
+    assert "sk-1" not in pseudonym("sk-1", first)
