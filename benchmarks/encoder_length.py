@@ -40,16 +40,16 @@ def load(language: str) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def make(which: str) -> Any:
-    """Return an encoder that cuts nothing at the lengths of this measurement."""
+    """Return an encoder with all of its window."""
     if which == "bundled":
         return BundledEncoder(max_tokens=100_000)
     if (Path(which) / "semcache.json").exists():
         from semcache.encoders import OnnxEncoder
 
-        return OnnxEncoder(which)
+        return OnnxEncoder(which, max_tokens=None)
     from semcache.encoders import SentenceTransformerEncoder
 
-    return SentenceTransformerEncoder(which)
+    return SentenceTransformerEncoder(which, max_tokens=None)
 
 
 def cosines(encoder: Any, pairs: list[tuple[str, str]]) -> npt.NDArray[np.float32]:

@@ -29,12 +29,17 @@ from typing import Any
 import numpy as np
 
 from semcache.encoders.blas import BLAS
-from semcache.encoders.texts import CHARS_PER_TOKEN, checked_texts, fingerprint, has_meaning
-from semcache.errors import ConfigurationError
+from semcache.encoders.texts import (
+    CHARS_PER_TOKEN,
+    MAX_TOKENS,
+    check_count,
+    checked_texts,
+    fingerprint,
+    has_meaning,
+)
 from semcache.protocols import TextLimits
 from semcache.types import Embeddings
 
-MAX_TOKENS = 64
 _DIM = 512
 _REMEMBERED = 512  # tokenised texts
 _UNKNOWN, _BLANK = 0, 6  # ids: what the vocabulary lacks, and a space on its own
@@ -52,9 +57,8 @@ class BundledEncoder:
     """
 
     def __init__(self, threads: int = 1, *, max_tokens: int = MAX_TOKENS) -> None:
-        for name, value in (("threads", threads), ("max_tokens", max_tokens)):
-            if type(value) is not int or value < 1:
-                raise ConfigurationError(f"{name} is {value!r}, expected an int of 1 or more")
+        check_count("threads", threads)
+        check_count("max_tokens", max_tokens)
         self._threads = threads
         self._max_tokens = max_tokens
         self._tokenizer: _Tokenizer | None = None

@@ -22,7 +22,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from semcache.encoders.texts import CHARS_PER_TOKEN, checked_texts, fingerprint, has_meaning, unit_rows
+from semcache.encoders.texts import (
+    CHARS_PER_TOKEN,
+    MAX_TOKENS,
+    check_count,
+    checked_texts,
+    fingerprint,
+    has_meaning,
+    unit_rows,
+)
 from semcache.errors import ConfigurationError, EncoderError, MissingDependencyError
 from semcache.protocols import TextLimits
 from semcache.types import Embedding, Embeddings
@@ -78,13 +86,18 @@ class OnnxEncoder:
 
     Args:
         folder: Holds `model.onnx`, `tokenizer.json` and `semcache.json`.
+        max_tokens: Longest text that is told apart, in tokens without marks and prefix; a longer one counts
+            as over the window. The default was measured, see `SentenceTransformerEncoder`. None means
+            the model's window alone.
 
     Raises:
         MissingDependencyError: onnxruntime or tokenizers isn't installed.
         ConfigurationError: A file is missing, or `semcache.json` is wrong.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, max_tokens: int | None = MAX_TOKENS) -> None:
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens)
         for module in ("onnxruntime", "tokenizers"):
             if importlib.util.find_spec(module) is None:
                 raise MissingDependencyError("OnnxEncoder", extra="onnx")
@@ -96,6 +109,7 @@ class OnnxEncoder:
                 "`semcache export-encoder` wrote"
             )
         self._facts = _Facts.read(self._folder / "semcache.json")
+        self._most = min(max_tokens or self._facts.max_length, self._facts.max_length)
         self._loaded: _Loaded | None = None
         self._left_behind: list[_Loaded] = []  # by a fork; not freed, because its locks are the parent's
 
@@ -122,7 +136,7 @@ class OnnxEncoder:
         return unit_rows(embeddings)
 
     def inspect(self, texts: Sequence[str]) -> list[TextLimits]:
-        """Count tokens, marks and prefix included, against the window, and those that are unknown."""
+        """Count tokens against `max_tokens` and the window, and those that are unknown."""
         return [self._model().tokens(text).limits for text in checked_texts(texts)]
 
     def _model(self) -> _Loaded:
@@ -130,7 +144,7 @@ class OnnxEncoder:
         if loaded is None or loaded.process != os.getpid():
             if loaded is not None:
                 self._left_behind.append(loaded)
-            loaded = self._loaded = _Loaded(self._folder, self._facts)
+            loaded = self._loaded = _Loaded(self._folder, self._facts, self._most)
         return loaded
 
 
@@ -146,7 +160,7 @@ class _Tokens:
 class _Loaded:
     """The model and its tokenizer in the memory of one process."""
 
-    def __init__(self, folder: Path, facts: _Facts) -> None:
+    def __init__(self, folder: Path, facts: _Facts, most: int) -> None:
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -167,6 +181,7 @@ class _Loaded:
         token = getattr(self._tokenizer.model, "unk_token", None)
         self._unknown = None if token is None else self._tokenizer.token_to_id(token)
         self._facts = facts
+        self._most = most
         self._bare = self._tokenizer.encode(facts.prefix)
         self._inputs = {put.name for put in self._session.get_inputs()}
         self.process = os.getpid()
@@ -177,14 +192,15 @@ class _Loaded:
 
     def tokens(self, text: str) -> _Tokens:
         text = text.strip()
-        most_chars = self._facts.max_length * CHARS_PER_TOKEN
-        found = self._tokenizer.encode(self._facts.prefix + text[:most_chars])
+        cut = text[: self._most * CHARS_PER_TOKEN]
+        found = self._tokenizer.encode(self._facts.prefix + cut)
         own = len(found.ids) - len(self._bare.ids)  # without marks and prefix
         unknown = found.ids.count(self._unknown)
-        over = len(text) > most_chars or len(found.ids) > self._facts.max_length
-        return _Tokens(
-            found.ids, found.type_ids, TextLimits(over, min(unknown / own, 1.0) if own > 0 else 1.0)
+        limits = TextLimits(
+            over_window=len(text) > len(cut) or own > self._most or len(found.ids) > self._facts.max_length,
+            unknown_share=min(unknown / own, 1.0) if own > 0 else 1.0,
         )
+        return _Tokens(found.ids, found.type_ids, limits)
 
     def embed(self, tokens: _Tokens) -> Embedding:
         """Return one row, not scaled."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from semcache.encoders.texts import checked_texts, fingerprint, has_meaning, unit_rows
+from semcache.encoders.texts import check_count, checked_texts, fingerprint, has_meaning, unit_rows
 from semcache.errors import ConfigurationError, EncoderError, MissingDependencyError
 from semcache.protocols import TextLimits
 from semcache.types import Embeddings
@@ -50,7 +50,9 @@ class OpenAIEncoder:
             bit by bit can exceed it, as each wait for a bit may take what is left.
         batch_size: Most texts for one HTTP request.
         max_bytes: Size in UTF-8 above which a text, prefix included, counts as over the window. Keep
-            it below what the model reads: the default suits windows of 512 tokens.
+            it below what the model reads, and better below what it tells apart: other models lose a
+            sentence among some 280 characters of English, see `SentenceTransformerEncoder`. The default
+            suits a window of 512 tokens.
         api_key: Sent to a base URL; None sends a placeholder, as local servers want none. The
             environment's key is not used.
 
@@ -73,9 +75,12 @@ class OpenAIEncoder:
     ) -> None:
         if importlib.util.find_spec("openai") is None:
             raise MissingDependencyError("OpenAIEncoder", extra="openai")
-        for name, value in (("dim", dim), ("batch_size", batch_size), ("max_bytes", max_bytes)):
-            if value is not None and (type(value) is not int or value < 1):
-                raise ConfigurationError(f"{name} is {value!r}, expected an int of 1 or more")
+        for name, value in (
+            ("dim", 1 if dim is None else dim),
+            ("batch_size", batch_size),
+            ("max_bytes", max_bytes),
+        ):
+            check_count(name, value)
         if not 0 < deadline < float("inf"):
             raise ConfigurationError(f"deadline is {deadline!r}, expected a number of seconds above 0")
         if not model:

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semcache.errors import EncoderError, InvalidRequestError
+from semcache.errors import ConfigurationError, EncoderError, InvalidRequestError
 from semcache.protocols import TextLimits
 from semcache.types import Embeddings
 
+# Tokens of a text, beyond which a foreign sentence in it is nearer than a true paraphrase: measured with
+# `benchmarks/encoder_length.py` for USE multilingual (70 to 85) and all-MiniLM-L6-v2 (60 to 70).
+MAX_TOKENS = 64
 CHARS_PER_TOKEN = 16  # no text has longer tokens on average; what follows is not worth reading
 NORM_TOLERANCE = 1e-3  # how far the L2 norm of a unit row may be from 1
 
@@ -35,6 +38,12 @@ def checked_texts(texts: Sequence[str]) -> list[str]:
 
 def _without_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise unless `value` is an int of 1 or more."""
+    if type(value) is not int or value < 1:
+        raise ConfigurationError(f"{name} is {value!r}, expected an int of 1 or more")
 
 
 def has_meaning(limits: TextLimits) -> bool:

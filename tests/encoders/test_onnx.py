@@ -66,14 +66,27 @@ def test_it_names_itself_without_loading_the_model() -> None:
 
 
 def test_its_limits_are_those_of_the_model_it_came_from(encoder: OnnxEncoder) -> None:
-    texts = ["", "a " * 254, "a " * 255, "报销流程是什么", "how is 报 written?", "word " * 5000]
+    texts = [
+        "",
+        "a " * 64,
+        "a " * 65,
+        "a " * 254,
+        "a " * 255,
+        "报销流程是什么",
+        "how is 报 written?",
+        "word " * 5000,
+    ]
+    whole = OnnxEncoder(exported_folder(), max_tokens=None)
 
     assert encoder.inspect(texts) == SentenceTransformerEncoder(minilm_folder()).inspect(texts)
+    assert whole.inspect(texts) == SentenceTransformerEncoder(minilm_folder(), max_tokens=None).inspect(texts)
+    assert [limits.over_window for limits in whole.inspect(texts)[:5]] == [False, False, False, False, True]
+    assert [limits.over_window for limits in encoder.inspect(texts)[:5]] == [False, False, True, True, True]
 
 
 def test_a_prefix_is_encoded_counted_and_told_apart(folder: Path, encoder: OnnxEncoder) -> None:
     change(folder, prefix="query: ")
-    prefixed = OnnxEncoder(folder)
+    prefixed = OnnxEncoder(folder, max_tokens=None)
 
     assert prefixed.fingerprint != encoder.fingerprint
     assert prefixed.encode(["a cat"])[0] @ encoder.encode(["query: a cat"])[0] == pytest.approx(1.0, abs=1e-5)
@@ -141,6 +154,11 @@ def test_a_wrong_fact_is_refused(folder: Path, facts: dict[str, Any], said: str)
 
     with pytest.raises(ConfigurationError, match=said):
         OnnxEncoder(folder)
+
+
+def test_a_limit_out_of_range_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="max_tokens is 0"):
+        OnnxEncoder(folder, max_tokens=0)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense"])

@@ -27,6 +27,12 @@ def encoder() -> SentenceTransformerEncoder:
     return SentenceTransformerEncoder(minilm_folder())
 
 
+@pytest.fixture(scope="module")
+def whole() -> SentenceTransformerEncoder:
+    """The model with all of its window."""
+    return SentenceTransformerEncoder(minilm_folder(), max_tokens=None)
+
+
 def test_its_rows_are_the_librarys_own(encoder: SentenceTransformerEncoder) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -52,19 +58,34 @@ def test_a_copy_of_a_model_has_its_fingerprint_and_a_changed_one_another(
     same = SentenceTransformerEncoder(copy).fingerprint
     config = copy / "sentence_bert_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "max_seq_length": 128}))
-    changed = SentenceTransformerEncoder(str(copy))
+    changed = SentenceTransformerEncoder(str(copy), max_tokens=None)
 
     assert same == encoder.fingerprint
     assert changed.fingerprint != encoder.fingerprint
     assert changed.inspect(["a " * 127])[0].over_window
 
 
-def test_the_window_counts_the_marks(encoder: SentenceTransformerEncoder) -> None:
-    below, at, beyond = encoder.inspect(["a " * 253, "a " * 254, "a " * 255])
+def test_the_window_counts_the_marks(whole: SentenceTransformerEncoder) -> None:
+    below, at, beyond = whole.inspect(["a " * 253, "a " * 254, "a " * 255])
 
     assert not below.over_window
     assert not at.over_window  # 254 and two marks: 256
     assert beyond.over_window
+
+
+def test_a_text_that_it_reads_but_does_not_tell_apart_counts_as_over_the_window(
+    encoder: SentenceTransformerEncoder, whole: SentenceTransformerEncoder
+) -> None:
+    rest = "I bought running shoes in your shop last month, and the left sole came off after ten days. " * 4
+    ends = ["How is cheese made?", "Which vaccines do I need for Kenya?"]
+    bare, long = whole.encode(ends), whole.encode([rest + end for end in ends])
+
+    assert long[0] @ long[1] > bare[0] @ bare[1] + 0.5
+    assert [limits.over_window for limits in encoder.inspect([rest + ends[0], "a " * 65, "a " * 64])] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_two_texts_that_are_equal_up_to_the_window_are_not_taken_for_the_same(
@@ -88,7 +109,7 @@ def test_chinese_is_reported_as_unknown_because_its_embeddings_are_one(
 
 def test_a_prefix_is_encoded_counted_and_told_apart() -> None:
     plain = SentenceTransformerEncoder(minilm_folder())
-    prefixed = SentenceTransformerEncoder(minilm_folder(), prefix="query: ")
+    prefixed = SentenceTransformerEncoder(minilm_folder(), prefix="query: ", max_tokens=None)
 
     assert prefixed.fingerprint != plain.fingerprint
     assert prefixed.encode(["a cat"])[0] @ plain.encode(["query: a cat"])[0] == pytest.approx(1.0, abs=1e-4)
@@ -104,7 +125,7 @@ def test_a_models_own_default_prompt_is_used_unless_a_prefix_is_given(tmp_path: 
     config.write_text(json.dumps(settings))
     wanted = SentenceTransformerEncoder(minilm_folder(), prefix="query: ").encode(["a cat"])[0]
 
-    own = SentenceTransformerEncoder(copy)
+    own = SentenceTransformerEncoder(copy, max_tokens=None)
 
     assert own.encode(["a cat"])[0] @ wanted == pytest.approx(1.0, abs=1e-4)
     assert own.inspect(["a " * 254])[0].over_window
@@ -119,7 +140,7 @@ def test_a_static_model_is_an_encoder_too(tmp_path: Path) -> None:
     SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=32)], device="cpu").save(
         str(tmp_path / "static")
     )
-    encoder = SentenceTransformerEncoder(tmp_path / "static")
+    encoder = SentenceTransformerEncoder(tmp_path / "static", max_tokens=None)
 
     assert np.linalg.norm(encoder.encode(PARAPHRASES), axis=1) == pytest.approx(1.0, abs=1e-5)
     assert encoder.inspect(["报销流程是什么"])[0].unknown_share == 1.0
@@ -160,6 +181,8 @@ def test_a_model_that_is_not_there_is_an_encoder_error_with_advice(tmp_path: Pat
         SentenceTransformerEncoder("no-such-model-anywhere").encode(["a"])
     with pytest.raises(EncoderError, match=r"modules\.json"):
         SentenceTransformerEncoder(tmp_path / "empty").encode(["a"])
+    with pytest.raises(ConfigurationError, match="max_tokens is 0"):
+        SentenceTransformerEncoder("any", max_tokens=0)
     with pytest.raises(ConfigurationError, match="expected a folder"):
         SentenceTransformerEncoder(tmp_path / "nowhere")
 
