@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from semcache.encoders.bundled import BundledEncoder
 from semcache.indexes.adaptive import AdaptiveIndex
 from semcache.indexes.flat import FlatRows
-from semcache.indexes.graph import EF, EF_CONSTRUCTION, Graph, M
+from semcache.indexes.graph import EF, EF_CONSTRUCTION, EF_LARGE, Graph, M
 from semcache.indexes.hnsw import GRAPH_FROM
 from semcache.indexes.rows import NEVER
 
@@ -282,7 +282,7 @@ def main() -> None:
         "machine": machine,
         "numpy": np.__version__,
         "hnswlib": getattr(hnswlib, "__version__", "?"),
-        "graph": {"M": M, "ef_construction": EF_CONSTRUCTION, "ef": EF, "from_rows": GRAPH_FROM},
+        "graph": {"M": M, "ef_construction": EF_CONSTRUCTION, "ef": [EF, EF_LARGE], "from_rows": GRAPH_FROM},
         "k": K,
     }
     with threadpool_limits(1, user_api="blas"):

@@ -31,6 +31,8 @@ State: TypeAlias = dict[str, Any]
 M = 16  # links of a row on each upper level; twice as many on the lowest
 EF_CONSTRUCTION = 200
 EF = 64  # hnswlib's own default is 10 and isn't saved with a graph
+EF_LARGE = 96  # recall@1 of 100,000 questions: 0.990 with 64, 0.995 with 96
+LARGE = 32_768  # rows
 
 _SPARE = 8  # more rows than asked for, so that a few ghosts don't cost a second search
 _TIES = 1024  # rows fetched at most to settle a tie at the k-th place
@@ -52,7 +54,6 @@ class Graph:
         self._dim = dim
         self._native = _new_native(dim)
         self._native.init_index(capacity, ef_construction=EF_CONSTRUCTION, M=M)
-        self._native.set_ef(EF)
         self._prepare([], np.full(64, -np.inf), capacity)
 
     def _prepare(self, keys: list[str | None], expires: Times, capacity: int) -> None:
@@ -66,6 +67,7 @@ class Graph:
         self._marked = 0
         self._cursor = 0
         self._row_seconds = 0.0
+        self._native.set_ef(ef_for(len(keys)))
         self.capacity = capacity
         for label, key in enumerate(keys):
             if key is not None:
@@ -161,6 +163,7 @@ class Graph:
             start = time.perf_counter()
             self._native.add_items(rows, np.arange(labels.start, labels.stop), num_threads=1)
             seconds = (time.perf_counter() - start) / len(rows)
+            self._native.set_ef(ef_for(labels.stop))
         finally:
             self._gate.end_change()
         self._row_seconds = 0.8 * (self._row_seconds or seconds) + 0.2 * seconds
@@ -284,7 +287,7 @@ class Graph:
         params = {
             **empty.__getstate__()[0],
             "ep_added": count > 0,
-            "ef": EF,
+            "ef": ef_for(count),
             "max_elements": capacity,
             "cur_element_count": count,
             "max_level": int(state["max_level"]),
@@ -297,7 +300,6 @@ class Graph:
             "link_lists": state["links"].view(np.int8),
         }
         graph._native = _new_native_from(params)
-        graph._native.set_ef(EF)
         graph._prepare(state["keys"], grown(state["expires"], count + 1), capacity)
         marked = (level0[:, 2] & 1).astype(bool)  # by place, not by label
         graph._marked = int(np.count_nonzero(marked))
@@ -325,6 +327,11 @@ class Graph:
         row = 4 * self._dim + _LINKS + _LOOKUP + 8
         tables = self._expires.nbytes + self._table.memory_bytes()
         return len(self._keys) * row + self.capacity * _PLACE + tables + self._key_bytes
+
+
+def ef_for(rows: int) -> int:
+    """Return the length of hnswlib's list of candidates for a graph of so many rows."""
+    return EF_LARGE if rows > LARGE else EF
 
 
 def _check_shape(rows: Embeddings, dim: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semcache.indexes.graph import Graph
+from semcache.indexes.graph import LARGE, Graph, ef_for
 from semcache.indexes.hnsw import GraphRows
 from semcache.indexes.rows import NEVER, neighbours
 from semcache.types import Embedding, Embeddings
@@ -184,6 +184,10 @@ def test_a_scope_whose_graph_cant_be_built_stays_flat_and_says_so(caplog: pytest
     assert "building the graph of a scope of 200 rows failed" in caplog.text
     assert not rows.build()
     assert all(best(rows, embeddings[i]) == [f"k{i}"] for i in range(200))
+
+
+def test_large_graphs_look_at_more_candidates() -> None:
+    assert [ef_for(rows) for rows in (0, LARGE, LARGE + 1, 10**6)] == [64, 64, 96, 96]
 
 
 def test_a_graph_is_never_searched_with_the_default_ef() -> None:
