@@ -21,9 +21,10 @@ from pathlib import Path
 
 OUT = Path(__file__).parent.parent / "semcache" / "data"
 WORD = re.compile(r"[a-z][a-z'-]*[a-z]")
-SENSES = 6  # senses of a word that count for synonymy, most frequent first
+SENSES = 10  # senses of a word that count for synonymy, most frequent first
 CITY_POPULATION = 50_000
 ZH_CITY_POPULATION = 200_000
+NOT_ZH_WORDS = re.compile(r"[A-Za-z0-9]|^[零一二两三四五六七八九十百千万几多]+(个|多|多个|几个|多?(分钟|小时|年|月|天|次|期|岁|元|块))$")
 ZH_COUNT = 12  # jieba words counted less often are left out
 NOT_PLACES = frozenset(
     re.findall(
@@ -105,7 +106,7 @@ def chinese() -> None:
             len(word) >= 2
             and len(word) <= 6
             and int(count) >= ZH_COUNT
-            and not re.search(r"[A-Za-z0-9]", word)
+            and not NOT_ZH_WORDS.search(word)
         ):
             lines.append((word, round(math.log10(int(count)) * 10), tag))
     total = math.log10(60_000_000)

@@ -91,13 +91,13 @@ def analyse(text: str) -> Analysis:
     chinese = language == "zh"
     tokens = tokens if chinese else _join_places(tokens)
     capitals = frozenset() if chinese or plain.islower() else _capitals(plain)
-    classify: Callable[[Token, str], tuple[str, str]] = _classify_han if chinese else _classify
+    classify: Callable[[Token, str, str], tuple[str, str]] = _classify_han if chinese else _classify
     keys: list[str] = []
     classes: list[str] = []
     weights: list[float] = []
     before = ""
-    for token in tokens:
-        key, kind = classify(token, before)
+    for index, token in enumerate(tokens):
+        key, kind = classify(token, before, tokens[index + 1].text if index + 1 < len(tokens) else "")
         if kind in (CONTENT, CARRIER) and key in capitals:
             kind = NAME
         keys.append(key)
@@ -115,7 +115,7 @@ def analyse(text: str) -> Analysis:
         classes=tuple(classes),
         weights=tuple(weights),
         total=sum(weights),
-        negations=_zh_negations(plain) if chinese else sum(token.text in en.NEGATIONS for token in tokens),
+        negations=_zh_negations(plain) if chinese else _negations(tokens),
         capitals=capitals,
         quotes=frozenset((a or b).strip().lower() for a, b in _QUOTED.findall(plain))
         if '"' in plain or "'" in plain
@@ -132,7 +132,7 @@ def _content_weight(key: str, token: Token) -> float:
 
 def _language(text: str, tokens: list[Token]) -> str:
     if not text.isascii():
-        if _KANA.search(text):
+        if len(_KANA.findall(text)) >= 2:
             return "ja"
         if len(_HANGUL.findall(text)) >= 2:
             return "ko"
@@ -147,10 +147,11 @@ def _language(text: str, tokens: list[Token]) -> str:
         )
     counts = {code: sum(w in stop for w in words) for code, stop in en.LATIN_STOP_WORDS.items()}
     best = max(counts, key=lambda code: counts[code])  # the first listed, English, wins ties
-    if counts[best] == counts["en"]:
-        known = sum(bool(lexicon.part_of_speech(lexicon.lemma(w))) or w in en.FUNCTION for w in words)
-        return "en" if counts["en"] or 2 * known >= len(words) or text.isascii() else "und"
-    return best
+    known = sum(w in en.FUNCTION or bool(lexicon.part_of_speech(lexicon.lemma(w))) for w in words)
+    if best != "en" and 10 * known < 7 * len(words):
+        second = max(n for code, n in counts.items() if code != best)
+        return best if counts[best] >= 2 and counts[best] > second else "und"
+    return "en" if counts["en"] or 2 * known >= len(words) or text.isascii() else "und"
 
 
 def _join_places(tokens: list[Token]) -> list[Token]:
@@ -196,44 +197,82 @@ def _capitals(text: str) -> frozenset[str]:
     return frozenset(found) if words < 5 or upper <= 0.75 * words else frozenset()
 
 
-def _classify(token: Token, before: str) -> tuple[str, str]:
+def _classify(token: Token, before: str, after: str) -> tuple[str, str]:
     kind, word = token.kind, token.text
-    if kind == "w":
-        if word in en.DAYS or (word in en.WEEKDAYS and word not in ("sun", "mon", "sat")):
-            return en.DAYS.get(word) or en.WEEKDAYS[word], DATE
-        if (word in en.MONTHS and word not in ("may", "march", "mar", "jan")) or (
-            word in en.MONTHS
-            and (
-                token.raw[:1].isupper()
-                or before in ("in", "of", "next", "last", "this", "since", "by", "until")
-            )
-        ):
-            return en.MONTHS[word], DATE
-        if word in en.QUESTION:
-            return en.QUESTION[word], QUESTION
-        if word in en.FUNCTION:
-            if token.raw == "US" and before in ("the", "in", "from", "to", "us", "for", "of"):
-                return word, PLACE
-            return word, CARRIER if word in en.CARRIERS else FUNCTION
-        if word in en.DAY_PARTS:
-            return en.DAY_PARTS[word], DAY_PART
-        if word in en.CURRENCIES and len(word) > 2:
-            return en.CURRENCIES[word], CURRENCY
-        if (
-            word in en.UNITS
-            and len(word) > 2
-            and word
-            not in ("second", "point", "points", "star", "stars", "foot", "feet", "yard", "cup", "bit")
-        ):
-            return en.UNITS[word], UNIT
-        if word in en.FREQUENCIES:
-            return en.FREQUENCIES[word], UNIT
-        if lexicon.is_place(word):
+    if kind == "n":
+        return word, _number_class(token)
+    if kind != "w":
+        return word, _BY_KIND[kind]
+    found = _calendar(token, before, after)
+    if found is not None:
+        return found
+    if word in en.QUESTION:
+        return en.QUESTION[word], QUESTION
+    if word in en.FUNCTION:
+        if token.raw == "US" and before in _BEFORE_US:
             return word, PLACE
-        base = lexicon.lemma(word)
-        return base, CARRIER if base in en.CARRIERS else CONTENT
-    return word, _BY_KIND[kind] if kind != "n" else _number_class(token)
+        return word, CARRIER if word in en.CARRIERS else FUNCTION
+    if word in en.CURRENCIES and len(word) > 2 and word not in _NOT_ALONE:
+        return en.CURRENCIES[word], CURRENCY
+    if word in en.UNITS and (before in ("square", "cubic") or (len(word) > 2 and word not in _NOT_ALONE)):
+        return en.UNITS[word], UNIT
+    if word in en.FREQUENCIES:
+        return en.FREQUENCIES[word], UNIT
+    if lexicon.is_place(word):
+        return word, PLACE
+    base = lexicon.lemma(word)
+    if base in en.CARRIERS:
+        return base, CARRIER
+    return base, FUNCTION if base in en.FUNCTION else CONTENT
 
+
+def _calendar(token: Token, before: str, after: str) -> tuple[str, str] | None:
+    """Return key and class of a word that names a day, month or part of the day."""
+    word = token.text
+    if word in en.RELATIVE and after in _PERIODS:
+        return en.RELATIVE[word], DATE
+    if word in en.DAYS:
+        return en.DAYS[word], DATE
+    if word in en.WEEKDAYS and word not in _AMBIGUOUS_DAYS:
+        return en.WEEKDAYS[word], DATE
+    if word in en.MONTHS and (
+        word not in _AMBIGUOUS_MONTHS or token.raw[:1].isupper() or before in _BEFORE_MONTHS
+    ):
+        return en.MONTHS[word], DATE
+    if word in en.DAY_PARTS:
+        return en.DAY_PARTS[word], DAY_PART
+    return None
+
+
+_AMBIGUOUS_DAYS: Final = en.words("sun mon sat wed")
+_AMBIGUOUS_MONTHS: Final = en.words("may march mar jan")
+_ZH_NOT_ALONE: Final = en.words("人民币 号 点 人 次 遍 倍 层 楼 集 级 期 里 度 分 角 升")
+_ZH_COUNTERS: Final = en.words("几 多 个 半 每 哪 整 数")
+_BEFORE_US: Final = en.words("the in from to for of across within outside leave visit")
+_NOT_ALONE: Final = en.words(
+    "real try won rand cad rub second sec point points star stars foot feet yard cup cups bit bits min mins"
+)
+_BEFORE_MONTHS: Final = en.words(
+    "in of next last this since by until for from to during through early late mid on"
+)
+_PERIODS: Final = frozenset(
+    w
+    for w in (
+        *en.UNITS,
+        *en.WEEKDAYS,
+        *en.MONTHS,
+        "weekend",
+        "night",
+        "summer",
+        "winter",
+        "spring",
+        "autumn",
+        "fall",
+        "season",
+        "quarter",
+    )
+    if len(w) > 2
+)
 
 _BY_KIND: Final = {
     "o": ORDINAL, "u": UNIT, "m": CURRENCY, "t": TIME, "d": DATE, "s": SYMBOL, "c": CODE, "x": CONTENT, "p": PLACE, "h": CONTENT,
@@ -249,9 +288,9 @@ def _number_class(token: Token) -> str:
     )
 
 
-def _classify_han(token: Token, before: str) -> tuple[str, str]:
+def _classify_han(token: Token, before: str, after: str) -> tuple[str, str]:
     if token.kind != "h":
-        key, kind = _classify(token, before)
+        key, kind = _classify(token, before, after)
         return (zh.CANONICAL.get(key, key), kind) if kind != CONTENT else (key, kind)
     word = token.text
     if word in zh.WHEN:
@@ -260,11 +299,11 @@ def _classify_han(token: Token, before: str) -> tuple[str, str]:
         return zh.DAY_PARTS[word], DAY_PART
     if word in zh.CURRENCY_WORDS:
         return zh.CURRENCY_WORDS[word], CURRENCY
-    if len(word) > 1 and lexicon.is_place(word):
+    if len(word) > 1 and (word in zh.COUNTRIES or lexicon.is_place(word)):
         return word, PLACE
     key = zh.CANONICAL.get(word, word)
-    if word in ("小时", "分钟", "星期", "年", "月", "天", "周", "秒"):
-        return key, UNIT
+    if word in zh.UNITS and word not in _ZH_NOT_ALONE and (len(word) > 1 or before[-1:] in _ZH_COUNTERS):
+        return zh.UNITS[word], CURRENCY if zh.UNITS[word] in zh.CURRENCIES else UNIT
     return key, FUNCTION if key in zh.FUNCTION or word in zh.FUNCTION else CONTENT
 
 
@@ -294,7 +333,26 @@ def _zh_question(tokens: list[Token]) -> str:
     return "yesno" if tokens and tokens[-1].text in ("吗", "么", "不", "没") else ""
 
 
-_ZH_NEGATION: Final = re.compile(rf"(?:{zh.NOT_NEGATION})|(?P<no>不|没|别|无|未|勿|非|莫)")
+def _negations(tokens: list[Token]) -> int:
+    """Count negations that change what is asked; "No, …", "or not" and "not only" don't."""
+    count = 0
+    for index, token in enumerate(tokens):
+        if token.text in en.NEGATIONS:
+            before = tokens[index - 1].text if index else ""
+            after = tokens[index + 1].text if index + 1 < len(tokens) else ""
+            if (
+                (token.text == "no" and not index)
+                or before in ("or", "if", "whether")
+                or after in ("only", "just", "matter")
+            ):
+                continue
+            count += 1
+    return count
+
+
+_ZH_NEGATION: Final = re.compile(
+    rf"(?:{zh.NOT_NEGATION})|(..?)[不没]\1|[了过]没有?|没有?$|(?P<no>不|没|别|无|未|勿|非|莫)"
+)
 
 
 def _zh_negations(text: str) -> int:

@@ -14,7 +14,7 @@ from semcache.guards import chinese as zh
 from semcache.guards import lexicon
 from semcache.guards.analysis import Analysis
 
-_SOFT = frozenset((an.CONTENT, an.CARRIER, an.NAME))
+_SOFT = frozenset((an.CONTENT, an.CARRIER, an.NAME, an.PLACE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,6 @@ class Comparison:
     weight_a: float
     weight_b: float
     overlap: float
-
-    def flipped(self) -> Comparison:
-        """Return the comparison with the sides exchanged."""
-        return Comparison(
-            self.b, self.a, self.only_b, self.only_a, self.left_b, self.left_a, self.soft, self.weight_b, self.weight_a, self.overlap
-        )  # fmt: skip
 
 
 def compare(a: Analysis, b: Analysis) -> Comparison:
@@ -153,13 +147,17 @@ def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:
     """Tell whether two different tokens may stand for each other."""
     x, y = a.keys[i], b.keys[j]
     if a.language == "zh" or b.language == "zh":
-        return _alike_han(x, y)
+        return an.PLACE not in (a.classes[i], b.classes[j]) and _alike_han(x, y)
     if lexicon.antonyms(x, y):
         return False
+    if an.PLACE in (a.classes[i], b.classes[j]):
+        return a.classes[i] != b.classes[j] and x[:4] == y[:4] and respelt(x, y)  # India, Indian
     named = an.NAME in (a.classes[i], b.classes[j])
     if not named and lexicon.synonyms(x, y):
         return True
-    return respelt(x, y) if min(len(x), len(y)) >= 4 else transposed(x, y)
+    if min(len(x), len(y)) < 4:
+        return transposed(x, y)
+    return respelt(x, y) or respelt(a.words[i], b.words[j])
 
 
 def _alike_han(x: str, y: str) -> bool:
@@ -168,7 +166,9 @@ def _alike_han(x: str, y: str) -> bool:
             len(x) + len(y) > 2 and (x in y or y in x) and (x, y) not in zh.CONTRASTS and not _negates(x, y)
         )
     shared = sum(c in y for c in x)
-    return 2 * shared >= max(len(x), len(y)) and not _negates(x, y) and not _contrast_inside(x, y)
+    if len(x) == len(y) == 2 and x[0] != y[0]:  # a common last character is a kind: 火车, 汽车
+        return x == y[::-1]
+    return 2 * shared >= max(len(x), len(y)) and not _contrast_inside(x, y)
 
 
 def _negates(x: str, y: str) -> bool:

@@ -118,11 +118,11 @@ CONTRASTS: Final = pairs(
     debit credit|asset liability|supply demand|bull bear|bullish bearish|import export|gross net|fixed variable|prepaid postpaid
     departure arrival|takeoff landing|check-in check-out|checkin checkout|one-way round-trip|nonstop connecting|pre post
     vegetarian meat|vegan meat|vacation work|weekday weekend|am pm|a.m. p.m.|yesterday tomorrow|past future|ancestor descendant
-    introduction conclusion|question answer|lead follow|give take|lift drop|rise fall|ascend descend|accelerate decelerate
+    introduction conclusion|bound unbound|question answer|lead follow|give take|lift drop|rise fall|ascend descend|accelerate decelerate
     promote demote|hire fire|employ dismiss|praise blame/criticize|win lose|succeed fail|admit deny|confirm cancel|book cancel
     schedule cancel|order cancel|turn_on turn_off|switch_on switch_off|plug_in unplug|charge discharge|inhale exhale
     wake sleep|stand sit|laugh cry|live die|float sink|melt freeze|heat cool|tighten loosen|zoom_in zoom_out|pack unpack|dress undress
-    wrap unwrap|tie untie|fold unfold|cover uncover|do undo|undo redo|increase decrease|maximize minimize|inner outer
+    wrap unwrap|tie untie|fold unfold|cover uncover|undo redo|increase decrease|maximize minimize|inner outer
     major minor|mandatory optional|presence absence|present absent|guilty innocent|victory defeat|war peace|friend enemy|heaven hell
     """
 )
@@ -235,6 +235,17 @@ MONTHS: Final = _classes(
     december dec
     """
 )
+REVERSERS: Final = words(
+    "remove revoke stop disable cancel undo delete reverse withdraw quit without no not off rid lose"
+)
+"""Words that undo what follows: "remove trust" is "untrust"."""
+
+WEAK_CONTRASTS: Final = pairs(
+    "and or|in out|into out|on off|up down|over under|above below|read write|question answer|more fewer|with without|give take"
+    "|left right|ask answer|like dislike|first last|end beginning|learn teach|buy sell|long short|client server"
+)
+"""Opposites that often stand in rewordings too; they decide only between nearly equal texts."""
+
 WEEKDAYS: Final = _classes(
     """
     monday mon mondays
@@ -270,7 +281,13 @@ DAY_PARTS: Final = _classes(
     dinner
     """
 )
-RELATIVE: Final = words("next last previous this current coming past upcoming")
+RELATIVE: Final = _classes(
+    """
+    next coming upcoming following
+    last previous past
+    this current
+    """
+)
 FREQUENCIES: Final = _classes(
     """
     daily
@@ -414,7 +431,7 @@ TO_MARKERS: Final = words("to into onto arriving arrive arrives toward towards l
 SYMMETRIC: Final = words("""
     and or vs versus between with married marry friend friends close related similar same equal equivalent different
     compare compared comparison difference similarity neighbor neighbors dating engaged siblings cousins cousin than nor plus
-    together distance connected relationship beside near next identical opposite
+    together distance connected connect relationship relate engage engaged acquaint acquainted date agree talk chat meet partner acquaintance acquaintances beside near next identical opposite
     """)
 MODIFIERS_THAT_ADD_NOTHING: Final = words("""
     really actually somehow truly indeed basically literally just simply in fact honestly certainly definitely

@@ -266,10 +266,20 @@ def part_of_speech(word: str) -> str:
     return _english()[2].get(word, "")
 
 
+@cache
+def _chinese_extra() -> frozenset[str]:
+    """Return words of our closed classes, which are cut out before others."""
+    closed = (chinese.CANONICAL, chinese.WHEN, chinese.DAY_PARTS, chinese.UNITS, chinese.CURRENCY_WORDS)
+    opposites = {word for pair in chinese.CONTRASTS for word in pair}
+    return frozenset(
+        word for word in (*(w for c in closed for w in c), *opposites, *chinese.COUNTRIES) if len(word) > 1
+    )
+
+
 @lru_cache(maxsize=20_000)
 def cut(text: str) -> tuple[str, ...]:
     """Cut a run of Chinese characters into words by the least sum of costs (a unigram model)."""
-    table, extra = _chinese(), chinese.CANONICAL
+    table, extra = _chinese(), _chinese_extra()
     size = len(text)
     best = [0.0] * (size + 1)
     step = [1] * (size + 1)
@@ -277,11 +287,9 @@ def cut(text: str) -> tuple[str, ...]:
         cost, width = best[start + 1] + 52.0, 1
         for end in range(start + 2, min(size, start + 6) + 1):
             word = text[start:end]
-            rank = table.get(word)
+            rank = 30 if word in extra else table.get(word) if end - start < 5 else None
             if rank is None:
-                if word not in extra:
-                    continue
-                rank = 45
+                continue
             other = best[end] + rank + 8
             if other < cost:
                 cost, width = other, end - start

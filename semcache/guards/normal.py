@@ -62,7 +62,7 @@ _TOKEN: Final = re.compile(
   | (?P<version>[vV]?\d+(?:\.\d+){{2,}}|[vV]\d+(?:\.\d+)*(?![\w]))
   | (?P<clock>\d{{1,2}}:\d{{2}}(?::\d{{2}})?(?!\d))
   | (?P<isodate>\d{{4}}-\d{{1,2}}-\d{{1,2}}(?!\d))
-  | (?P<ordinal>\d+(?:st|nd|rd|th)\b)
+  | (?P<ordinal>\d+(?i:st|nd|rd|th)\b)
   | (?P<zhpercent>百分之\d+(?:\.\d+)?)
   | (?P<zhnumber>\d+(?:\.\d+)?[百千万亿]+)
   | (?P<number>\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?)
@@ -75,6 +75,8 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_SPACES: Final = re.compile(r"\s+")
+_HAN_GAP: Final = re.compile(rf"(?<=[{_HAN}])\s+(?=[{_HAN}])")
 _SHELL_WORDS: Final = re.compile(
     r"""(?:(?:hi|hello|hey|greetings|good\ (?:morning|afternoon|evening)|dear\ \w+|excuse\ me|sorry)(?:\ (?:there|all|everyone|guys|folks|team))?\b[\s,.!:;-]+
         |(?:please|kindly|thanks|thank\ you|pls|plz)\b[\s,.!:;-]+
@@ -91,21 +93,32 @@ _ZH_TAIL: Final = re.compile(
     r"[\s,，.。!！?？]*(?:谢谢|谢谢你|谢谢您|多谢|谢了|感谢|拜托了)[\s,，.。!！?？~]*$"
 )
 _ZH_NUMERAL: Final = re.compile(
-    rf"百分之[{numbers.ZH_NUMERAL}]+|第?[{numbers.ZH_NUMERAL}]+(?=[年月日号天周岁元块角毛分秒时点度米斤克吨里升倍期次遍楼层集级人乘加减除等]|小时|个月|个小时|星期|礼拜|公里|公斤|千米|厘米|美元|美金|欧元|英镑|日元|万|亿|百|千)"
+    rf"百分之[{numbers.ZH_NUMERAL}]+|第?[{numbers.ZH_NUMERAL}]+(?=[年月日号天周岁元块角毛分秒时点度米斤克吨里升倍期次遍楼层集级人乘加减除等]|小时|个[月小星礼半多]|星期|礼拜|公里|公斤|千米|厘米|美元|美金|欧元|英镑|日元|万|亿|百|千)"
+    rf"|(?<=[以加减乘除于])[{numbers.ZH_NUMERAL}]+"
     rf"|第[{numbers.ZH_NUMERAL}]+|[{numbers.ZH_NUMERAL}]{{2,}}"
 )
 _ZH_WORDS_WITH_NUMERALS: Final = words(
     "一一 万一 千万 一百 十分 三千 二百 四千 一千 百万 万万 一二 千百 三三 亿万 百千 二百五 三七 四六 十全 万亿"
 ) - words("一百 三千 二百 四千 一千 百万 万亿")
+_ZH_NOT_COUNTED: Final = words(
+    "十分 一点 一些 一样 一下 一直 一起 一定 一共 一般 一次 一度 一级 一时 一分 一元 一人 万元 百分 千克 千米 百度 百年 千年 万年"
+)
+_CLIPPED: Final = words("s t m re ve ll d")
+_SUFFIXES: Final = words(
+    """com net org io js py csv json txt md html htm css php pdf doc docx xls xlsx ppt pptx exe dll zip png jpg jpeg gif mp3 mp4
+    wav xml yaml yml toml ini cfg conf sh bat ts tsx jsx cpp hpp java jar go rs rb swift kt sql db log gov edu co uk ai app dev
+    me tv ly gl eu de fr cn jp ru info biz asp aspx gz tar iso apk vue bin dat bak lock env ipynb parquet pkl so a"""
+)
 _MERIDIEM: Final = {"am": 0, "pm": 12, "a.m": 0, "p.m": 12}
 _KEEP_BRACKETS: Final = re.compile(r"[(\[{][^\w\s]*[)\]}]|\w[(\[]")
 
 
 def clean(text: str) -> str:
-    """Unify width, quotes, dashes and invisible characters; case and words stay."""
-    if text.isascii():
-        return text
-    return unicodedata.normalize("NFKC", text.translate(_TRANSLATE)).translate(_TRANSLATE)
+    """Unify width, white space, quotes, dashes and invisible characters; case and words stay."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_TRANSLATE)).translate(_TRANSLATE)
+        text = _HAN_GAP.sub("", text)
+    return _SPACES.sub(" ", text).strip()
 
 
 def strip_shells(text: str) -> str:
@@ -176,7 +189,7 @@ def _plain_tokens(text: str) -> list[Token]:
                 for part in split:
                     tokens.extend(_word(part))
             else:
-                add(Token(raw.lower() if group == "version" else raw, "c", raw))
+                add(Token(raw if "_" in raw or "(" in raw else raw.lower(), "c", raw))
         else:
             add(Token(raw.lower(), "c", raw))
         if len(tokens) > MAX_TOKENS:
@@ -185,11 +198,13 @@ def _plain_tokens(text: str) -> list[Token]:
 
 
 def _run_on(raw: str) -> list[str] | None:
-    """Split `end.Start`, where a space is missing; None for names with dots in them."""
+    """Split `end.Start`, where a space is missing; None for file names, domains and attributes."""
     parts = raw.split(".")
-    if "_" in raw or "(" in raw or len(parts) != 2 or len(parts[1]) < 2:
+    if "_" in raw or "(" in raw or len(parts) != 2 or len(parts[0]) < 2 or len(parts[1]) < 2:
         return None
-    return parts if parts[1][0].isupper() and parts[0].islower() and parts[1][1:].islower() else None
+    if parts[1].lower() in _SUFFIXES or (any(c.isupper() for c in parts[1][1:]) and not parts[1].isupper()):
+        return None
+    return parts
 
 
 def _word(raw: str) -> list[Token]:
@@ -229,6 +244,8 @@ def _han(run: str) -> list[Token]:
     for found in _ZH_NUMERAL.finditer(run):
         text = found[0]
         if text in _ZH_WORDS_WITH_NUMERALS or found.start() < position:
+            continue
+        if run[found.start() :][:2] in _ZH_NOT_COUNTED and run[found.end() + 1 : found.end() + 2] != "钟":
             continue
         token = _zh_number(text)
         if token is None:
@@ -271,7 +288,8 @@ def _join(tokens: list[Token]) -> list[Token]:
             i = _join_clock(tokens, words, i, out)
         elif kind == "s" and token.text in en.CURRENCIES and i + 1 < size and tokens[i + 1].kind == "n":
             i = _join_number(tokens, words, i + 1, out)
-            _add_unit(out, en.CURRENCIES[token.text], "m")
+            if out[-1].kind != "m":  # "$30 gbp": the word says which
+                _add_unit(out, en.CURRENCIES[token.text], "m")
         elif (
             kind == "o"
             and i + 1 < size
@@ -331,6 +349,22 @@ def _join_word(tokens: list[Token], words: list[str], i: int, out: list[Token]) 
         if day is not None and 1 <= day <= 31 and word not in ("may", "sun"):
             out.append(Token(f"{en.MONTHS[word]}-{int(day):02d}", "d", token.raw))
             return i + 2
+    elif len(word) <= 2 and word in _CLIPPED and out and out[-1].kind == "w":  # what s, don t
+        previous = out[-1].text
+        if word == "s":
+            if previous in en.IS_SUBJECTS:
+                out.append(Token("is", "w", word))
+            return i + 1
+        expanded = _contraction(
+            f"{previous}n't" if word == "t" and not previous.endswith("n") else f"{previous}'{word}"
+        )
+        if (
+            expanded is not None
+            and (word != "t" or previous.endswith("n"))
+            and (word != "d" or previous in en.IS_SUBJECTS | {"i", "we", "you", "they"})
+        ):
+            out[-1:] = [Token(part, "w", part) for part in expanded.split()]
+            return i + 1
     elif word == "per" and following == "cent":
         _add_unit(out, "percent", "u")
         return i + 2

@@ -13,6 +13,12 @@ from semcache.guards.comparison import Comparison
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Guard, Verdict, refuse, show
 
 _NUMERIC: Final = frozenset((an.NUMBER, an.ORDINAL, an.YEAR))
+_SAME_DAY: Final = (
+    frozenset(("today", "tonight")),
+    frozenset(("今天", "今晚", "今早")),
+    frozenset(("明天", "明晚", "明早")),
+    frozenset(("昨天", "昨晚")),
+)
 _SAME_PLACE: Final = tuple(
     frozenset(line.split("|"))
     for line in """usa|us|united states|america|united states of america|states
@@ -27,17 +33,34 @@ st louis|saint louis""".splitlines()
 )
 
 
+def _unmatched(c: Comparison, classes: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Return words of these classes that the other side lacks, without pairs that can be meant alike."""
+    left = [c.a.words[i] for i in c.left_a if c.a.classes[i] in classes]
+    right = [c.b.words[i] for i in c.left_b if c.b.classes[i] in classes]
+    if left and right:
+        for one in left[:]:
+            other = next((w for w in right if _meant_alike(one, w)), None)
+            if other is not None:
+                left.remove(one)
+                right.remove(other)
+    return left, right
+
+
+def _meant_alike(one: str, other: str) -> bool:
+    """Tell whether one is the other said less exactly: January, January 1st; today, tonight."""
+    if one == other or (one.startswith(other + "-") or other.startswith(one + "-")):
+        return True
+    return any(one in day and other in day for day in _SAME_DAY)
+
+
 def _typed(name: str, classes: frozenset[str]) -> Guard:
     def guard(c: Comparison) -> Verdict:
-        left = [i for i in c.left_a if c.a.classes[i] in classes]
-        right = [i for i in c.left_b if c.b.classes[i] in classes]
+        left, right = _unmatched(c, classes)
         if left and right:
-            return refuse(
-                f"{show([c.a.words[i] for i in left])} against {show([c.b.words[i] for i in right])}"
-            )
+            return refuse(f"{show(left)} against {show(right)}")
         if left or right:
             return PASS
-        named = any(k in classes for k in c.a.classes) or any(k in classes for k in c.b.classes)
+        named = not classes.isdisjoint(c.a.classes) or not classes.isdisjoint(c.b.classes)
         return PASS if named else NOT_APPLICABLE
 
     guard.__name__ = guard.__qualname__ = name
@@ -46,40 +69,50 @@ def _typed(name: str, classes: frozenset[str]) -> Guard:
 
 
 def number(c: Comparison) -> Verdict:
-    """Refuse if both texts have numbers, ordinals or years and they differ, or the same ones swap roles."""
-    left = [i for i in c.left_a if c.a.classes[i] in _NUMERIC]
-    right = [i for i in c.left_b if c.b.classes[i] in _NUMERIC]
+    """Refuse if both texts have numbers, ordinals or years and they differ, or count other things."""
+    left, right = _unmatched(c, _NUMERIC)
     if left and right:
-        return refuse(f"{show([c.a.words[i] for i in left])} against {show([c.b.words[i] for i in right])}")
+        return refuse(f"{show(left)} against {show(right)}")
     if left or right:
         return PASS
-    mine = [(c.a.words[i], _after(c.a, i)) for i, k in enumerate(c.a.classes) if k in _NUMERIC]
+    mine = _counted(c.a)
     if not mine:
         return NOT_APPLICABLE
-    theirs = [(c.b.words[i], _after(c.b, i)) for i, k in enumerate(c.b.classes) if k in _NUMERIC]
-    if len(mine) > 1 and [m[0] for m in mine] != [t[0] for t in theirs] and sorted(mine) != sorted(theirs):
-        return refuse(f"the same numbers in other places: {show([m[0] for m in mine])}")
+    theirs = _counted(c.b)
+    if len(mine) > 1 and len(mine) == len(theirs) and sorted(mine) != sorted(theirs):
+        return refuse(f"the same numbers count other things: {show([m[0] for m in mine])}")
     return PASS
 
 
-def _after(text: an.Analysis, i: int) -> str:
-    return (
-        text.keys[i + 1]
-        if i + 1 < len(text.keys) and text.classes[i + 1] in (an.UNIT, an.CURRENCY, an.CONTENT)
-        else ""
-    )
+def _counted(text: an.Analysis) -> list[tuple[str, str]]:
+    """Return each number with the unit or currency behind it, if any."""
+    found = []
+    for i, kind in enumerate(text.classes):
+        if kind in _NUMERIC:
+            unit = i + 1 < len(text.keys) and text.classes[i + 1] in (an.UNIT, an.CURRENCY)
+            found.append((text.words[i], text.keys[i + 1] if unit else ""))
+    return found
+
+
+def match_places(left: list[str], right: list[str]) -> None:
+    """Remove from both lists names that can mean one place: usa, america; washington, washington dc."""
+    for one in left[:]:
+        for other in right:
+            if (
+                f" {one} " in f" {other} "
+                or f" {other} " in f" {one} "
+                or any(one in g and other in g for g in _SAME_PLACE)
+            ):
+                left.remove(one)
+                right.remove(other)
+                break
 
 
 def place(c: Comparison) -> Verdict:
     """Refuse if both texts name a place that the other doesn't."""
     left = [c.a.keys[i] for i in c.left_a if c.a.classes[i] == an.PLACE]
     right = [c.b.keys[i] for i in c.left_b if c.b.classes[i] == an.PLACE]
-    for one in left[:]:
-        for other in right:
-            if one in other or other in one or any(one in group and other in group for group in _SAME_PLACE):
-                left.remove(one)
-                right.remove(other)
-                break
+    match_places(left, right)
     if left and right:
         return refuse(f"{show(left)} against {show(right)}")
     return PASS if an.PLACE in c.a.classes or an.PLACE in c.b.classes else NOT_APPLICABLE
@@ -87,6 +120,6 @@ def place(c: Comparison) -> Verdict:
 
 date = _typed("date", frozenset((an.DATE,)))
 time = _typed("time", frozenset((an.TIME, an.DAY_PART)))
-unit = _typed("unit", frozenset((an.UNIT,)))
 currency = _typed("currency", frozenset((an.CURRENCY,)))
+unit = _typed("unit", frozenset((an.UNIT, an.CURRENCY)))  # pounds against kilograms
 code = _typed("code", frozenset((an.CODE,)))

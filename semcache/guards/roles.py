@@ -18,6 +18,14 @@ from semcache.guards.english import words
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
 _PRONOUNS: Final = words("his her him he she their they")
+_BETWEEN_MARKER_AND_END: Final = words("the a an my in at into city of downtown")
+_ENDS: Final = frozenset((an.PLACE, an.NAME, an.CURRENCY, an.UNIT))
+LONG: Final = 9  # tokens from which a text counts as long
+NEAR: Final = 0.8  # overlap from which two long texts count as near copies
+_COMPARES: Final = words("than minus 比")
+_JOINTS: Final = words("and or nor a an the &")
+_BE: Final = words("is was are were be been being")
+_TO: Final = words("to 到 去 至")
 _PARTS: Final = frozenset(
     (an.CONTENT, an.NAME, an.PLACE, an.NUMBER, an.YEAR, an.CODE, an.CURRENCY, an.UNIT, an.TIME)
 )
@@ -27,33 +35,38 @@ def _ends(text: Analysis) -> tuple[frozenset[str], frozenset[str]]:
     """Return what a text comes from and what it goes to."""
     sources: set[str] = set()
     targets: set[str] = set()
-    froms, tos = (
-        (zh.FROM_MARKERS, zh.TO_MARKERS) if text.language == "zh" else (en.FROM_MARKERS, en.TO_MARKERS)
-    )
-    size = len(text.keys)
+    chinese = text.language == "zh"
+    froms, tos = (zh.FROM_MARKERS, zh.TO_MARKERS) if chinese else (en.FROM_MARKERS, en.TO_MARKERS)
     for i, word in enumerate(text.words):
-        into = (
-            sources
-            if word in froms or text.keys[i] in froms
-            else targets
-            if word in tos or text.keys[i] in tos
-            else None
-        )
-        if into is None:
-            continue
-        for j in range(i + 1, min(size, i + 4)):
-            if text.words[j] in froms or text.words[j] in tos:
-                break
-            if text.classes[j] in _PARTS:
-                into.add(text.keys[j])
-                if (
-                    text.words[i] in ("to", "到")
-                    and i
-                    and text.classes[i - 1] in (an.PLACE, an.NAME, an.CURRENCY, an.UNIT)
-                ):
-                    sources.add(text.keys[i - 1])  # boston to denver
-                break
+        key = text.keys[i]
+        if word == "between":
+            _between(text, i, sources, targets)
+        elif word in froms or key in froms:
+            _add_end(text, i, sources)
+        elif word in tos or key in tos:
+            found = _add_end(text, i, targets)
+            if found and i and word in _TO and text.classes[i - 1] in _ENDS:
+                sources.add(text.keys[i - 1])  # boston to denver
     return frozenset(sources - targets), frozenset(targets - sources)
+
+
+def _add_end(text: Analysis, marker: int, into: set[str]) -> bool:
+    """Add what stands behind a marker; tell whether there was something."""
+    for j in range(marker + 1, min(len(text.keys), marker + 4)):
+        if text.classes[j] in _PARTS:
+            into.add(text.keys[j])
+            return True
+        if text.words[j] not in _BETWEEN_MARKER_AND_END:
+            return False
+    return False
+
+
+def _between(text: Analysis, marker: int, sources: set[str], targets: set[str]) -> None:
+    """Read "between A and B" as from A to B; the other way round may be another answer."""
+    ends = [j for j in range(marker + 1, min(len(text.keys), marker + 5)) if text.classes[j] in _ENDS]
+    if len(ends) == 2 and "and" in text.words[ends[0] : ends[1]]:
+        sources.add(text.keys[ends[0]])
+        targets.add(text.keys[ends[1]])
 
 
 def direction(c: Comparison) -> Verdict:
@@ -73,9 +86,19 @@ def _content(text: Analysis, skip: frozenset[str]) -> list[str]:
 
 
 def order(c: Comparison) -> Verdict:
-    """Refuse if the texts have the same words and two parts changed places around an asymmetric middle."""
-    if c.left_a or c.left_b or c.a.keys == c.b.keys:
+    """Refuse if two parts changed places around an asymmetric middle, or swapped contexts in a long near copy."""
+    if c.a.keys == c.b.keys:
         return NOT_APPLICABLE
+    if not c.left_a and not c.left_b:
+        verdict = _same_words(c)
+        if verdict.verdict == "refuse":
+            return verdict
+    if min(len(c.a.keys), len(c.b.keys)) < LONG or c.overlap < NEAR:
+        return NOT_APPLICABLE if c.left_a or c.left_b else PASS
+    return _swapped_contexts(c)
+
+
+def _same_words(c: Comparison) -> Verdict:
     x, y = c.a.keys, c.b.keys
     start = 0
     while start < min(len(x), len(y)) and x[start] == y[start]:
@@ -83,26 +106,82 @@ def order(c: Comparison) -> Verdict:
     end = 0
     while end < min(len(x), len(y)) - start and x[-1 - end] == y[-1 - end]:
         end += 1
-    mid_x, mid_y = x[start : len(x) - end], y[start : len(y) - end]
-    if len(mid_x) != len(mid_y) or sorted(mid_x) != sorted(mid_y) or len(mid_x) < 2:
-        return PASS
-    found = _transposed(mid_x, mid_y)
-    if found is None:
+    found = _transposed(x[start : len(x) - end], y[start : len(y) - end])
+    if found is None or not found[1]:
         return PASS
     left, middle, right = found
+    if all(len(side) == 1 and side[0] in zh.PRONOUNS for side in (left, right)):
+        return PASS if all(k in zh.SYMMETRIC for k in middle) else _changed_places(left, right)
     classes = dict(zip(c.a.keys, c.a.classes, strict=True))
-    if not any(classes[k] in _PARTS for k in left) or not any(classes[k] in _PARTS for k in right):
+    if not all(any(classes[k] in _PARTS for k in side) for side in (left, right)):
+        return PASS
+    if c.a.language == "zh" and any(k in zh.QUESTION_WORDS for k in (*left, *right)):
         return PASS
     symmetric = zh.SYMMETRIC if c.a.language == "zh" else en.SYMMETRIC
-    if any(k in symmetric for k in middle):
+    said = {w for k, w in zip(c.a.keys, c.a.words, strict=True) if k in middle}.union(middle)
+    if not said.isdisjoint(symmetric):
         numeric = all(any(classes[k] in (an.NUMBER, an.YEAR) for k in side) for side in (left, right))
-        if not numeric or not set(middle) & {"than", "minus", "比"}:
+        if not numeric or said.isdisjoint(_COMPARES):
             return PASS
-    if not middle:
-        return PASS
-    if any(k in symmetric for k in (*x[:start], *x[len(x) - end :])) and not middle:
-        return PASS
+    return _changed_places(left, right)
+
+
+def _changed_places(left: tuple[str, ...], right: tuple[str, ...]) -> Verdict:
     return refuse(f"{' '.join(left)!r} and {' '.join(right)!r} changed places")
+
+
+def _neighbours(text: Analysis) -> tuple[dict[str, str], dict[str, str], dict[str, int]]:
+    """Return, for each word that tells and stands once, the one before it, the one behind it, and its place."""
+    telling = [i for i, weight in enumerate(text.weights) if weight > 0]
+    keys = [text.keys[i] for i in telling]
+    once = {key for key in keys if keys.count(key) == 1}
+    before = {k: keys[p - 1] if p else "^" for p, k in enumerate(keys) if k in once}
+    behind = {k: keys[p + 1] if p + 1 < len(keys) else "$" for p, k in enumerate(keys) if k in once}
+    return before, behind, {k: telling[p] for p, k in enumerate(keys) if k in once}
+
+
+def _swapped_contexts(c: Comparison) -> Verdict:
+    """Refuse if x stands in one text where y stands in the other, and the other way round.
+
+    A moved clause keeps its inner neighbours; exchanged names take each other's. Lists may be
+    reordered, and a passive may turn a sentence round.
+    """
+    if _participles(c.a) != _participles(c.b):
+        return PASS
+    before_a, behind_a, place_a = _neighbours(c.a)
+    before_b, behind_b, place_b = _neighbours(c.b)
+    for mine, theirs in ((before_a, before_b), (behind_a, behind_b)):
+        by_neighbour = {neighbour: key for key, neighbour in mine.items()}
+        for x, neighbour in theirs.items():
+            y = by_neighbour.get(neighbour)
+            if y is None or y == x or mine.get(x) in (None, neighbour) or theirs.get(y) != mine[x]:
+                continue
+            if not _listed(c.a, place_a[x], place_a[y]) and not _listed(c.b, place_b[x], place_b[y]):
+                return refuse(f"{x!r} and {y!r} took each other's place")
+    return PASS
+
+
+def _participles(text: Analysis) -> int:
+    """Count passives, with or without `by`."""
+    count = 0
+    for i, word in enumerate(text.words[:-1]):
+        if word in _BE:
+            after = text.words[i + 1]
+            count += after.endswith("ed") or (
+                text.keys[i + 1] != after and after.endswith(("en", "wn", "lt", "nt", "ght"))
+            )
+    return count
+
+
+def _listed(text: Analysis, i: int, j: int) -> bool:
+    """Tell whether nothing but list items and joints stand between two words, or one of them is a symbol."""
+    if an.SYMBOL in (text.classes[i], text.classes[j]):
+        return True
+    between = range(min(i, j) + 1, max(i, j))
+    joint = zh.SYMMETRIC if text.language == "zh" else _JOINTS
+    return all(
+        text.keys[k] in joint or (text.weights[k] > 0 and text.classes[k] == text.classes[i]) for k in between
+    )
 
 
 def _transposed(
@@ -133,7 +212,7 @@ def subject(c: Comparison) -> Verdict:
         active, other = (c.b, c.a) if passive_a else (c.a, c.b)
         first = _content(active, frozenset())
         second = _content(other, frozenset())
-        if len(first) == len(second) and len(first) >= 3 and first == second:
+        if first == second and len(first) >= 2:
             return refuse("passive in one, active in the other, with the same order of actor and object")
         if len(first) == len(second) >= 3:
             return _passive_roles(first, second)
@@ -144,15 +223,11 @@ def subject(c: Comparison) -> Verdict:
 def _passive(text: Analysis) -> bool:
     """Tell whether the text says `is … -ed by`."""
     for i, word in enumerate(text.words):
-        if (
-            word == "by"
-            and i >= 2
-            and (text.words[i - 1].endswith(("ed", "en")) or text.keys[i - 1] != text.words[i - 1])
-        ):
-            return any(
-                text.keys[j] == "be" or text.words[j] in ("is", "was", "are", "were", "been", "being")
-                for j in range(i)
-            )
+        if word != "by" or i < 2:
+            continue
+        verb, key = text.words[i - 1], text.keys[i - 1]
+        if verb.endswith(("ed", "en")) or key != verb or "v" in lexicon.part_of_speech(verb):
+            return any(w in _BE for w in text.words[:i])
     return False
 
 
@@ -178,7 +253,11 @@ def _pronoun(c: Comparison) -> Verdict:
         if len([k for k in x.keys if k in x.capitals]) < 2:
             continue
         for j in only_y:
-            if y.classes[j] in (an.NAME, an.CONTENT) and y.keys[j] in x.keys and y.keys[j] in x.capitals:
+            if (
+                y.classes[j] in (an.NAME, an.CONTENT, an.PLACE)
+                and y.keys[j] in x.keys
+                and y.keys[j] in x.capitals
+            ):
                 said = y.words[j]
                 return refuse(
                     f"a pronoun in one where the other says {said!r}, and more than one could be meant"

@@ -5,8 +5,12 @@ Each is 0 for texts that correspond word by word; the order is that of `calibrat
 
 from __future__ import annotations
 
-from semcache.guards.analysis import TYPED
+from itertools import pairwise
+
+from semcache.guards.analysis import NAME, TYPED
 from semcache.guards.comparison import Comparison
+
+ANCHORS = frozenset((*TYPED, NAME))
 
 
 def features(c: Comparison, similarity: float, runner_up: float | None) -> tuple[float, ...]:
@@ -17,19 +21,48 @@ def features(c: Comparison, similarity: float, runner_up: float | None) -> tuple
         runner_up: Similarity of the next candidate, None without one.
     """
     a, b = c.a, c.b
-    low, high = (c.weight_a, c.weight_b) if c.weight_a < c.weight_b else (c.weight_b, c.weight_a)
+    most_a = max((a.weights[i] for i in c.left_a), default=0.0)
+    most_b = max((b.weights[i] for i in c.left_b), default=0.0)
+    low, high = (most_a, most_b) if most_a < most_b else (most_b, most_a)
+    few = max(len(c.left_a), len(c.left_b), 1)
     typed = sum(a.weights[i] for i in c.left_a if a.classes[i] in TYPED)
     typed += sum(b.weights[i] for i in c.left_b if b.classes[i] in TYPED)
     shorter, longer = sorted((len(a.keys), len(b.keys)))
     return (
         similarity,
         1.0 - c.overlap,
-        min(low, 3.0),
-        min(high - low, 3.0),
+        low / few,
+        high - low,
         min(c.soft, 3.0),
         float(min(abs(a.negations - b.negations), 1)),
         float(bool(a.question) and bool(b.question) and a.question != b.question),
         min(typed, 2.0),
+        descents(c),
         1.0 - shorter / longer if longer else 0.0,
+        anchors(c),
+        min(longer, 24) / 24.0,
         min(max(similarity - runner_up, 0.0), 0.2) if runner_up is not None else 0.0,
     )
+
+
+def anchors(c: Comparison) -> float:
+    """Return the share of shared weight that is numbers, dates, places, names and code, in [0, 1]."""
+    shared = typed = 0.0
+    missing = set(c.only_a)
+    for i, weight in enumerate(c.a.weights):
+        if weight > 0 and i not in missing:
+            shared += weight
+            if c.a.classes[i] in ANCHORS:
+                typed += weight
+    return typed / shared if shared else 0.0
+
+
+def descents(c: Comparison) -> float:
+    """Return the share of neighbouring shared words that come in another order, in [0, 1]."""
+    place = {key: j for j, (key, weight) in enumerate(zip(c.b.keys, c.b.weights, strict=True)) if weight > 0}
+    found = [
+        place[key] for key, weight in zip(c.a.keys, c.a.weights, strict=True) if weight > 0 and key in place
+    ]
+    if len(found) < 2:
+        return 0.0
+    return sum(y < x for x, y in pairwise(found)) / (len(found) - 1)
