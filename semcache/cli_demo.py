@@ -35,6 +35,7 @@ _DEADLINE = 5.0  # seconds: the encoder is loaded by the first request
 _NAMESPACE = "demo"
 _SEED = 1
 _LAST = 8  # events in the live table
+_JUDGED = {None: "", False: " (rightly)", True: " (wrongly)"}
 
 
 def register(app: typer.Typer) -> None:
@@ -241,7 +242,11 @@ def _print_report(out: Console, report: Report) -> None:
     else:
         _row(out, "time saved", f"{report.time_saved:.1f} s against the model's median for each hit")
     _print_pairs(out, "Semantic hits: the least similar that were served", report.semantic_hits())
-    _print_pairs(out, "Refusals: near, and not served", report.refusals())
+    _print_pairs(
+        out,
+        "Refusals: near, and not served; rightly where the question needed another answer",
+        report.refusals(),
+    )
     _print_pairs(out, "Wrong answers served", report.wrong_pairs())
 
 
@@ -273,5 +278,5 @@ def _print_pairs(out: Console, title: str, events: list[Event]) -> None:
         out.print(f"  {similarity:>6}  asked   {shown(event.prompt, 84)}")
         out.print(f"          stored  {shown(event.other, 84)}")
         if event.reason:
-            detail = f": {shown(event.detail, 70)}" if event.detail else ""
-            out.print(f"          reason  {event.reason}{detail}")
+            detail = f": {shown(event.detail, 50)}" if event.detail else ""
+            out.print(f"          reason  {event.reason}{detail}{_JUDGED[event.lost]}")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from semcache.errors import ConfigurationError, UpstreamError
 from semcache.sample import SampleQuestion, SampleRequest
-from semcache.types import Answer, CacheRequest, Hit, Miss, Response
+from semcache.types import Answer, CacheRequest, Miss, Response
 
 STORED_SAMPLE = "stored sample"
 _PATIENCE = 3  # upstream failures in a row after which the demo gives up
@@ -57,6 +57,7 @@ class Event:
         other: Prompt of the entry that was served, or of the closest one that wasn't.
         wrong: True if the answer served belongs to another group; None if that isn't known.
         could: True if an earlier request of the stream had the right answer; None if that isn't known.
+        lost: For a miss, True if the closest entry had the right answer; None if that isn't known.
         seconds: What the caller waited.
         model_seconds: Of which for the model; None if it wasn't asked.
     """
@@ -70,6 +71,7 @@ class Event:
     other: str | None = None
     wrong: bool | None = None
     could: bool | None = None
+    lost: bool | None = None
     model_seconds: float | None = None
 
 
@@ -189,7 +191,9 @@ class Report:
 
 def _pair(event: Event) -> dict[str, Any]:
     pair: dict[str, Any] = {"asked": event.prompt, "stored": event.other, "similarity": event.similarity}
-    return {**pair, "reason": event.reason, "detail": event.detail} if event.reason else pair
+    if not event.reason:
+        return pair
+    return {**pair, "reason": event.reason, "detail": event.detail, "would_have_served": event.lost}
 
 
 def percentiles_ms(seconds: Iterable[float]) -> dict[str, float]:
@@ -357,21 +361,23 @@ def _event(
             similarity=decision.best_similarity,
             other=decision.best_prompt,
             could=could,
+            lost=_shares(question, decision.best_prompt, known),
             model_seconds=model_seconds,
         )
+    right = _shares(question, decision.prompt, known)
     return Event(
         question.prompt,
         decision.match,
         seconds,
         similarity=decision.similarity,
         other=decision.prompt,
-        wrong=_is_wrong(question, decision, known),
+        wrong=None if right is None else not right,
         could=could,
     )
 
 
-def _is_wrong(question: Question, hit: Hit, known: Mapping[str, str]) -> bool | None:
-    """Tell whether the entry's prompt is of another group; None if either group isn't known."""
-    if question.group is None or hit.prompt not in known:
+def _shares(question: Question, stored: str | None, known: Mapping[str, str]) -> bool | None:
+    """Tell whether a stored prompt may share the question's answer; None if either group isn't known."""
+    if question.group is None or stored is None or stored not in known:
         return None
-    return known[hit.prompt] != question.group
+    return known[stored] == question.group

@@ -19,7 +19,7 @@ from semcache import CacheRequest, Policy, SemanticCache, __version__
 from semcache.cli import app
 from semcache.cli_options import ago, plain, shown, size
 from semcache.encoders import BundledEncoder
-from tests.stub_upstream import upstream
+from tests.upstream import Behaviour, Upstream
 
 DEAD = "redis://127.0.0.1:1/0"
 COMMANDS = ("demo", "stats", "explain", "invalidate", "feedback", "withdrawn", "restore", "doctor")
@@ -279,26 +279,27 @@ def test_the_demo_says_what_an_earlier_run_left(where: tuple[str, ...]) -> None:
 
 def test_the_demo_asks_a_real_endpoint_for_every_miss_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STUB_KEY", "sesame")
-    with upstream() as stub:
+    with Upstream() as stub:
         model = ("--base-url", stub.url, "--model", "small", "--api-key-env", "STUB_KEY")
         told = run_json("demo", "--requests", "40", *model)
 
-    assert len(stub.asked) == sum(told["misses"].values())
-    assert {asked["model"] for asked in stub.asked} == {"small"}
-    assert {headers["authorization"] for headers in stub.headers} == {"Bearer sesame"}
+    assert stub.count == sum(told["misses"].values())
+    assert {call.body["model"] for call in stub.calls} == {"small"}
+    assert {call.headers["authorization"] for call in stub.calls} == {"Bearer sesame"}
     assert told["answers_from"] == f"small at {stub.url}"
     assert told["latency_ms"]["model"]["p50"] > 0
     assert told["time_saved_s"] is not None
 
 
 def test_the_demo_gives_up_on_an_endpoint_that_only_fails() -> None:
-    with upstream(lambda body: (503, {"error": "overloaded"})) as stub:
+    with Upstream() as stub:
+        stub.always(Behaviour(status=503, body=b"overloaded"))
         said = run(
             "demo", "--base-url", stub.url, "--model", "small", "--redis", "memory://", expect=1
         ).stderr
 
-    assert len(stub.asked) == 3
-    assert re.fullmatch(r"semcache: \S+ answered 503 [^\n]+overloaded[^\n]+\n", said)
+    assert stub.count == 3
+    assert re.fullmatch(r"semcache: \S+ answered 503 [^\n]+overloaded\n", said)
 
 
 def test_the_demo_plays_the_users_own_questions(tmp_path: Path) -> None:
@@ -319,7 +320,7 @@ def test_questions_without_answers_need_a_model(tmp_path: Path) -> None:
 
     said = run("demo", "--queries", str(file), "--redis", "memory://", expect=1).stderr
     assert "no stored answer; give --base-url and --model" in said
-    with upstream() as stub:
+    with Upstream() as stub:
         model = ("--base-url", stub.url, "--model", "small")
         assert run_json("demo", "--queries", str(file), "--redis", "memory://", *model)["requests"] == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from semcache.demo import (
     wordings,
 )
 from semcache.errors import ConfigurationError, UpstreamError
+from semcache.protocols import Judgement
 from semcache.sample import load_sample, traffic
 from semcache.stores.memory import MemoryStore
 from semcache.testing import TableEncoder
@@ -52,6 +54,23 @@ def test_hits_misses_and_what_was_possible_are_counted(cache: SemanticCache) -> 
     assert sum(report.misses.values()) == 2
     assert report.possible == 2
     assert report.wrong == []
+
+
+class _Refuses:
+    """A matcher that lets nothing pass but what was asked."""
+
+    def judge(self, query: str, stored: str, similarity: float, **_: Any) -> Judgement:
+        return Judgement("verifier")
+
+
+def test_a_refusal_is_judged_too() -> None:
+    with SemanticCache(store=MemoryStore(), encoder=TableEncoder(TABLE), matcher=_Refuses()) as strict:
+        report = _played(strict, [Question("q1", "1"), Question("q1 again", "1"), Question("q2", "2")])
+
+    first, wrongly, rightly = report.events
+    assert first.lost is None
+    assert (wrongly.other, wrongly.lost) == ("q1", True)
+    assert (rightly.other, rightly.lost) == ("q1 again", False)
 
 
 def test_a_hit_of_another_group_is_a_wrong_answer_and_is_told(cache: SemanticCache) -> None:

@@ -3,57 +3,72 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from semcache.errors import ConfigurationError, UpstreamError
 from semcache.types import CacheRequest
 from semcache.upstream import ChatUpstream
-from tests.stub_upstream import completion, upstream
+from tests.upstream import Behaviour, Upstream
 
 
-def test_an_answer_comes_with_usage_and_latency() -> None:
-    with upstream() as stub:
-        response = ChatUpstream(stub.url + "/", "small", api_key="sesame")(CacheRequest("How? 怎么？"))
+@pytest.fixture
+def stub() -> Iterator[Upstream]:
+    with Upstream() as server:
+        yield server
 
-    assert response.text == "You asked: How? 怎么？"
+
+def test_an_answer_comes_with_usage_and_latency(stub: Upstream) -> None:
+    stub.next(Behaviour(text="So. 这样。"))
+
+    response = ChatUpstream(stub.url + "/", "small", api_key="sesame")(CacheRequest("How? 怎么？"))
+
+    assert response.text == "So. 这样。"
     assert response.finish_reason == "stop"
-    assert response.usage == {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+    assert response.usage is not None
+    assert response.usage["total_tokens"]
     assert response.latency_ms is not None
     assert response.latency_ms > 0
-    assert stub.asked == [{"model": "small", "messages": [{"role": "user", "content": "How? 怎么？"}]}]
-    assert stub.headers[0]["authorization"] == "Bearer sesame"
+    assert stub.last.body == {"model": "small", "messages": [{"role": "user", "content": "How? 怎么？"}]}
+    assert stub.last.headers["authorization"] == "Bearer sesame"
 
 
-def test_without_a_key_none_is_sent() -> None:
-    with upstream() as stub:
-        ChatUpstream(stub.url, "small")(CacheRequest("How?"))
+def test_without_a_key_none_is_sent(stub: Upstream) -> None:
+    ChatUpstream(stub.url, "small")(CacheRequest("How?"))
 
-    assert "authorization" not in stub.headers[0]
+    assert "authorization" not in stub.last.headers
 
 
-def test_a_refusal_and_tool_calls_are_told() -> None:
-    with upstream(lambda body: (200, completion("", refusal="no", tool_calls=[{"id": "1"}]))) as stub:
-        response = ChatUpstream(stub.url, "small")(CacheRequest("How?"))
+def test_refusals_tool_calls_and_cut_answers_are_told(stub: Upstream) -> None:
+    stub.next(Behaviour(refusal="no"), Behaviour(tool_calls=(("f", "{}"),)), Behaviour(finish="length"))
+    ask = ChatUpstream(stub.url, "small")
 
-    assert (response.refusal, response.tool_calls) == (True, True)
+    refused, called, cut = (ask(CacheRequest("How?")) for _ in range(3))
+
+    assert refused.refusal
+    assert called.tool_calls
+    assert cut.finish_reason == "length"
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "message"),
+    ("behaviour", "message"),
     [
-        (401, {"error": "bad key"}, "answered 401 .*bad key"),
-        (500, b"boom", "answered 500 .*boom"),
-        (200, b"<html>", "isn't JSON"),
-        (200, [], "isn't a chat completion"),
-        (200, {"choices": []}, "isn't a chat completion"),
-        (200, completion(["a", "b"]), "isn't a chat completion"),  # type: ignore[arg-type]
+        (Behaviour(status=401, body=b"bad key"), "answered 401 .*bad key"),
+        (Behaviour(status=500), "answered 500 "),
+        (Behaviour(body=b"<html>"), "isn't JSON"),
+        (Behaviour(body=b"[]"), "isn't a chat completion"),
+        (Behaviour(body=b'{"choices": []}'), "isn't a chat completion"),
+        (Behaviour(body=b'{"choices": [{"message": {"content": ["a"]}}]}'), "isn't a chat completion"),
     ],
     ids=["unauthorised", "broken", "not-json", "a-list", "no-choice", "content-parts"],
 )
-def test_what_is_no_answer_is_an_error_that_says_what_came(status: int, body: Any, message: str) -> None:
-    with upstream(lambda asked: (status, body)) as stub, pytest.raises(UpstreamError, match=message):
+def test_what_is_no_answer_is_an_error_that_says_what_came(
+    stub: Upstream, behaviour: Behaviour, message: str
+) -> None:
+    stub.next(behaviour)
+
+    with pytest.raises(UpstreamError, match=message):
         ChatUpstream(stub.url, "small")(CacheRequest("How?"))
 
 
