@@ -24,7 +24,9 @@ WORD = re.compile(r"[a-z][a-z'-]*[a-z]")
 SENSES = 10  # senses of a word that count for synonymy, most frequent first
 CITY_POPULATION = 50_000
 ZH_CITY_POPULATION = 200_000
-NOT_ZH_WORDS = re.compile(r"[A-Za-z0-9]|^[零一二两三四五六七八九十百千万几多]+(个|多|多个|几个|多?(分钟|小时|年|月|天|次|期|岁|元|块))$")
+NOT_ZH_WORDS = re.compile(
+    r"[A-Za-z0-9]|^[零一二两三四五六七八九十百千万几多]+(个|多|多个|几个|多?(分钟|小时|年|月|天|次|期|岁|元|块))$"
+)
 ZH_COUNT = 12  # jieba words counted less often are left out
 NOT_PLACES = frozenset(
     re.findall(
@@ -102,12 +104,7 @@ def chinese() -> None:
     lines = []
     for line in (_folder("jieba") / "dict.txt").read_text(encoding="utf-8").splitlines():
         word, count, tag = line.split(" ")
-        if (
-            len(word) >= 2
-            and len(word) <= 6
-            and int(count) >= ZH_COUNT
-            and not NOT_ZH_WORDS.search(word)
-        ):
+        if len(word) >= 2 and len(word) <= 6 and int(count) >= ZH_COUNT and not NOT_ZH_WORDS.search(word):
             lines.append((word, round(math.log10(int(count)) * 10), tag))
     total = math.log10(60_000_000)
     _write("chinese.tsv.gz", [f"{w}\t{round(total * 10) - c}\t{t}" for w, c, t in sorted(lines)])
