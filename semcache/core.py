@@ -7,6 +7,7 @@ what they need, within one time limit, and fails open.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -66,12 +67,15 @@ from semcache.types import (
     Verdict as Vote,
 )
 
+log = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
     from semcache.encoders.thread import EncoderThread
     from semcache.protocols import VectorIndex
 
 MAX_SCOPES = 200_000
 MAX_MIRROR = 100_000
+MAX_RECENT = 2_000
 MODEL_LOAD_TIMEOUT = 10.0  # seconds that the first put waits for the encoder
 WITHDRAWAL_TIMEOUT = 5.0  # seconds; a withdrawal is worth waiting for
 VERIFIED = 0.5  # least probability with which a verifier lets a hit pass
@@ -145,6 +149,9 @@ class Core:
         self.late: deque[LateEmbedding] = deque(maxlen=10_000)  # embeddings to be written by the follower
         self.encoded = False  # whether the encoder has answered in this process
         self.followed: tuple[str, int] | None = None  # (epoch, log position) before the first rows were read
+        self.recent: OrderedDict[tuple[str, str], None] = OrderedDict()  # withdrawals, to be said again
+        self.withdrawals = 0  # most that the store has counted
+        self.went_back = False
         self.limited: dict[str, float] = {}  # principal → monotonic clock until which she is refused
         self.epoch = ""
         self._mirror: dict[str, int] = {}
@@ -320,12 +327,55 @@ class Core:
         sent = self.clock()
         view: View = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
         self._learn(view, sent)
+        if self.went_back:
+            yield from self._assert_again(look)
+            sent = self.clock()
+            view = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
+            self._learn(view, sent)
         if look.fence is None:
             look.fence = Fence(view.epoch, view.time_us)
         for entry_id in view.undecodable:
             self.metrics.count("failures", "undecodable")
             yield from self._set_aside(entry_id, look)
         return view
+
+    def withdrew(self, ids: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Remember withdrawals, this process's and others', in case the store forgets them."""
+        with self.lock:
+            for key in (*(("id", i) for i in ids), *(("name", n) for n in names)):
+                self.recent[key] = None
+                self.recent.move_to_end(key)
+            while len(self.recent) > MAX_RECENT:
+                self.recent.popitem(last=False)
+
+    def count_withdrawals(self) -> Steps[None]:
+        """Learn how many withdrawals the store has counted, so that fewer later on are noticed."""
+        sent = self.clock()
+        try:
+            view = yield self._ask("read", (), (), embedding=None, timeout=self.policy.deadline)
+        except (StoreUnavailableError, TimeoutError):
+            self.metrics.count("failures", "count_withdrawals")
+        else:
+            self._learn(view, sent)
+
+    def _assert_again(self, look: Look) -> Steps[None]:
+        """The store went back in time: withdraw again what was withdrawn lately, before anything is served."""
+        log.warning(
+            "the store counts fewer withdrawals than before: asserting the last %s again", len(self.recent)
+        )
+        self.metrics.count("failures", "went_back")
+        self.forget()
+        with self.lock:
+            ids = [name for kind, name in self.recent if kind == "id"]
+            names = [name for kind, name in self.recent if kind == "name"]
+            self.withdrawals = 0
+        options = {"durability": self.policy.durability, "timeout": WITHDRAWAL_TIMEOUT}
+        if names:
+            yield self._ask("raise_generations", names, before=0.0, **options)
+        for first in range(0, len(ids), 100):
+            chunk = ids[first : first + 100]
+            yield self._ask("withdraw", chunk, "asserted again", keep=self.policy.tombstone_ttl, **options)
+        self.went_back = False
 
     def _set_aside(self, entry_id: str, look: Look) -> Steps[None]:
         try:
@@ -340,6 +390,11 @@ class Core:
             if self.epoch:
                 self.forget()
             self.epoch = view.epoch
+            self.withdrawals = 0  # another store, another count; nothing of the old one is served
+        if view.withdrawals < self.withdrawals:
+            self.went_back = True
+        else:
+            self.withdrawals = view.withdrawals
         state = (view.epoch, view.version)
         if state != self._mirror_of:
             self._mirror, self._mirror_of = {}, state
@@ -998,6 +1053,8 @@ class Core:
                 timeout=WITHDRAWAL_TIMEOUT,
             )  # fmt: skip
             self.local.drop(*names)
+            self.withdrawals = max(self.withdrawals, done.count)
+            self.withdrew(ids=names)
             self.flights.ground()
             return Invalidated(len(done.entry_ids), (), done.entry_ids, durability=done.durability)
         raised = scope.raised_generations(bases, tenant)
@@ -1006,6 +1063,8 @@ class Core:
             timeout=WITHDRAWAL_TIMEOUT,
         )  # fmt: skip
         self.local.drop()
+        self.withdrawals = max(self.withdrawals, done.count)
+        self.withdrew(names=raised)
         self.flights.ground()
         self._mirror_of = ("", -1)
         return Invalidated(None, tuple(bases), durability=done.durability)
@@ -1065,6 +1124,9 @@ class Core:
         if result.action in ("withdrawn", "blocked"):
             self.local.drop(entry_id)
             self.flights.ground()
+        if result.action == "withdrawn":
+            self.withdrew(ids=[entry_id])
+            yield from self.count_withdrawals()
         if result.limited:
             with self.lock:
                 self.limited[principal] = self.clock() + policy.feedback_rate_window

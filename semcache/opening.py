@@ -115,7 +115,7 @@ def _client(client: Any, namespace: str, policy: Policy, asynchronous: bool) -> 
         store = RedisStore(Direct(client, owned=False), namespace)
         return Opened(store, store, None, _nothing)
     if not asynchronous and isinstance(client, redis.RedisCluster):
-        clustered = RedisStore(Clustered(client, owned=False), namespace)
+        clustered = RedisStore(Clustered(lambda: client, owned=False), namespace)
         return Opened(clustered, clustered, None, _nothing)
     if asynchronous and isinstance(client, redis.asyncio.Redis):
         refuse_decoding(client.connection_pool.connection_kwargs)
@@ -125,8 +125,8 @@ def _client(client: Any, namespace: str, policy: Policy, asynchronous: bool) -> 
         )
     if asynchronous and isinstance(client, redis.asyncio.RedisCluster):
         start = client.get_default_node() or next(iter(client.nodes_manager.startup_nodes.values()))
-        plain = redis.RedisCluster(host=start.host, port=int(start.port))
-        twin = RedisStore(Clustered(plain, owned=True), namespace)
+        host, port = start.host, int(start.port)
+        twin = RedisStore(Clustered(lambda: redis.RedisCluster(host=host, port=port), owned=True), namespace)
         return Opened(
             AsyncRedisStore(AsyncClustered(lambda: client, owned=False), namespace), twin, None, twin.close
         )

@@ -202,6 +202,7 @@ class View:
         generations: Tag → store clock of its last invalidation, for the tags asked for; 0 for never.
         time_us: The store's clock, microseconds since the Unix epoch.
         embedding: The shared embedding cache's bytes, if asked for and there.
+        withdrawals: Counts withdrawals; a store that counts fewer than before went back in time.
     """
 
     entries: tuple[Entry | None, ...]
@@ -212,6 +213,7 @@ class View:
     generations: Mapping[str, int]
     time_us: int
     embedding: bytes | None = None
+    withdrawals: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +271,7 @@ class Change:
         epoch: The store's epoch when it was written.
         entry_id, scope, fingerprint: The entry, for ``add`` and ``withdraw``.
         expires_at: Seconds since the Unix epoch, None for never.
+        names: Generations that were raised, for ``tag``.
     """
 
     sequence: int
@@ -278,6 +281,7 @@ class Change:
     scope: str = ""
     fingerprint: str = ""
     expires_at: float | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +292,13 @@ class Withdrawn:
         entry_ids: Those that were live.
         time_us: The store's clock.
         durability: ``memory``, ``local`` or ``replicas:<n>``.
+        count: Withdrawals that the store has counted, this one included.
     """
 
     entry_ids: tuple[str, ...]
     time_us: int
     durability: str
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from semcache.core import Core
-from semcache.errors import ConfigurationError, StoreUnavailableError
+from semcache.errors import StoreUnavailableError
 from semcache.protocols import Change
 from semcache.steps import Ask, Compute, Steps
 
@@ -86,6 +86,10 @@ class Follower:
             core.local.drop()
         if any(change.op != "add" for change in changes):
             core.flights.ground()
+            yield from core.count_withdrawals()
+            core.withdrew(
+                (c.entry_id for c in changes if c.op == "withdraw"), (n for c in changes for n in c.names)
+            )
         changes = [c for c in changes if c.op != "add" or not core.is_own(c.entry_id)]
         gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
         if gone:
@@ -125,12 +129,18 @@ class FollowerThread:
             try:
                 self._drive(self._follower.turn(), self._store)
                 self._sweep()
-            except (StoreUnavailableError, TimeoutError, ConfigurationError) as error:
-                if self._stop.is_set():
-                    return
+            except (StoreUnavailableError, TimeoutError) as error:
                 log.debug("the change log can't be read: %s", error)
-                self._follower.lost()
-                self._stop.wait(PAUSE)
+                self._pause()
+            except Exception:  # noqa: BLE001 - the top of a thread that must go on; connections close under it at the end
+                if not self._stop.is_set():
+                    log.exception("following the change log failed")
+                self._pause()
+
+    def _pause(self) -> None:
+        if not self._stop.is_set():
+            self._follower.lost()
+            self._stop.wait(PAUSE)
 
     def _sweep(self) -> None:
         every = self._core.policy.sweep_every

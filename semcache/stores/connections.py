@@ -22,7 +22,13 @@ import redis.asyncio.sentinel
 import redis.cluster
 import redis.sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import MaxConnectionsError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    MaxConnectionsError,
+    NoScriptError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 
 from semcache.errors import ConfigurationError, SemcacheError, StoreUnavailableError
@@ -32,7 +38,7 @@ log = logging.getLogger(__name__)
 
 POOL_SIZE = 64
 _BATCH = 500
-_BROKEN = (RedisError, OSError, asyncio.TimeoutError)
+_BROKEN = (RedisError, RedisClusterException, OSError, asyncio.TimeoutError)
 
 
 class StoreBusyError(StoreUnavailableError):
@@ -141,6 +147,8 @@ class Direct:
     def close(self) -> None:
         if self._owned:
             self._pool.disconnect()
+            for watcher in _sentinels(self._pool):
+                watcher.close()
 
 
 def _exchange(
@@ -193,14 +201,15 @@ class _Reviver:
 
 
 class Clustered:
-    """A cluster, through redis-py's cluster client."""
+    """A cluster, through redis-py's cluster client, which asks the nodes when it is made: at the first use."""
 
     cluster = True
 
-    def __init__(self, client: redis.cluster.RedisCluster, *, owned: bool) -> None:
-        refuse_decoding(client.nodes_manager.connection_kwargs)
-        self._client: Any = client
+    def __init__(self, make: Callable[[], Any], *, owned: bool) -> None:
+        self._make = make
         self._owned = owned
+        self._made: Any = None
+        self._lock = threading.Lock()
 
     def execute(self, commands: Sequence[Command], timeout: float, packed: bytes | None = None) -> list[Any]:
         if timeout <= 0:
@@ -219,21 +228,26 @@ class Clustered:
     def _send(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) == 1:
             try:
-                return [self._client.execute_command(*commands[0])]
+                return [self.client().execute_command(*commands[0])]
             except ResponseError as error:
                 return [error]
-        pipeline = self._client.pipeline()
+        pipeline = self.client().pipeline()
         for command in commands:
             pipeline.execute_command(*command)
         replies: list[Any] = pipeline.execute(raise_on_error=False)
         return replies
 
     def client(self) -> Any:
-        return self._client
+        """Return the client, made at the first use."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+                refuse_decoding(self._made.nodes_manager.connection_kwargs)
+            return self._made
 
     def close(self) -> None:
-        if self._owned:
-            self._client.close()
+        if self._owned and self._made is not None:
+            self._made.close()
 
 
 def _connection_trouble(reply: Any) -> Any:
@@ -395,6 +409,14 @@ async def _close_client(client: Any) -> None:
     pool = getattr(client, "connection_pool", None)  # a cluster's client has none
     if pool is not None:
         await pool.disconnect()
+        for watcher in _sentinels(pool):
+            await watcher.aclose()
+
+
+def _sentinels(pool: Any) -> list[Any]:
+    """Return the clients that look for the master; none if the pool isn't Sentinel's."""
+    manager = getattr(pool, "sentinel_manager", None)
+    return [] if manager is None else list(manager.sentinels)
 
 
 def connect(url: str, deadline: float, *, revive: Callable[[], None] | None = None) -> Direct | Clustered:
@@ -409,12 +431,9 @@ def connect(url: str, deadline: float, *, revive: Callable[[], None] | None = No
     kind, rest = _scheme(url)
     settings = _settings(deadline)
     if kind == "cluster":
-        try:
-            return Clustered(
-                redis.cluster.RedisCluster.from_url(rest, **_cluster_settings(deadline)), owned=True
-            )
-        except _BROKEN as error:
-            raise unavailable(error) from error
+        return Clustered(
+            lambda: redis.cluster.RedisCluster.from_url(rest, **_cluster_settings(deadline)), owned=True
+        )
     if kind == "sentinel":
         hosts, service, options = _sentinel(rest)
         sentinel: Any = redis.sentinel.Sentinel

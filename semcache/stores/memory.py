@@ -83,9 +83,10 @@ class MemoryStore:
         scope: str = "",
         fingerprint: str = "",
         expires: float | None = None,
+        names: tuple[str, ...] = (),
     ) -> None:
         sequence = self._log[-1].sequence + 1 if self._log else 1
-        self._log.append(Change(sequence, op, self._epoch, entry_id, scope, fingerprint, expires))
+        self._log.append(Change(sequence, op, self._epoch, entry_id, scope, fingerprint, expires, names))
         del self._log[:-MAX_LOG]
         self._lock.notify_all()
 
@@ -193,7 +194,7 @@ class MemoryStore:
             for name in names:
                 self._generations[name] = max(self._generations.get(name, 0), now - round(before * 1e6))
             self._version += 1
-            self._note("tag")
+            self._note("tag", names=tuple(names))
             return Withdrawn((), now, "memory")
 
     def restore(self, entry_id: str, *, timeout: float) -> bool:

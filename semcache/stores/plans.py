@@ -7,6 +7,7 @@ synchronously and asynchronously.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
-from semcache.codec import FIELDS, decode_entry, decode_response, entry_fields
+from semcache.codec import FIELDS, decode_entry, decode_response, encode_tags, entry_fields
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
 from semcache.protocols import (
@@ -118,7 +119,7 @@ class Plans:
                     entries.append(None)
                     undecodable.append(entry_id)
             blob = replies[count] if embedding is not None else None
-            epoch, version, floor, generations, time_us = self._read_generations(replies, tags)
+            epoch, version, floor, generations, time_us, withdrawals = self._read_generations(replies, tags)
             return View(
                 tuple(entries),
                 tuple(undecodable),
@@ -128,6 +129,7 @@ class Plans:
                 generations,
                 time_us,
                 blob if isinstance(blob, bytes) else None,
+                withdrawals,
             )
 
         packed = (
@@ -144,19 +146,19 @@ class Plans:
         if self._cluster:
             return [call("generations", [self.keys.gens], new_epoch(), *tags)]
         names = ["=" + tag for tag in tags]
-        return [("HMGET", self.keys.gens, "#epoch", "#version", "#floor", *names), ("TIME",)]
+        return [("HMGET", self.keys.gens, "#epoch", "#version", "#floor", "#withdrawn", *names), ("TIME",)]
 
     def _read_generations(
         self, replies: list[Any], tags: Sequence[str]
-    ) -> tuple[str, int, int, dict[str, int], int]:
+    ) -> tuple[str, int, int, dict[str, int], int, int]:
         if self._cluster:
             seconds, micros, *values = check(replies[-1])
         else:
             values, (seconds, micros) = check(replies[-2]), check(replies[-1])
         epoch = values[0].decode() if values[0] else ""
-        generations = {tag: int(value or 0) for tag, value in zip(tags, values[3:], strict=True)}
+        generations = {tag: int(value or 0) for tag, value in zip(tags, values[4:], strict=True)}
         time_us = int(seconds) * 1_000_000 + int(micros)
-        return epoch, int(values[1] or 0), int(values[2] or 0), generations, time_us
+        return epoch, int(values[1] or 0), int(values[2] or 0), generations, time_us, int(values[3] or 0)
 
     def begin(self) -> Plan[str]:
         """Give the store an epoch if it has none; returns the epoch."""
@@ -252,7 +254,7 @@ class Plans:
             outcome, revision, time_us = check(replies[0])
             for reply in replies[1:]:
                 check(reply)
-            epoch, _, floor, generations, _ = self._read_generations(replies, draft.all_tags)
+            epoch, _, floor, generations, _, _ = self._read_generations(replies, draft.all_tags)
             stale = draft.fence_us is not None and (
                 draft.fence_us <= floor or any(draft.fence_us <= when for when in generations.values())
             )
@@ -286,6 +288,7 @@ class Plans:
         for entry_id in ids:
             beside = [keys.entry(entry_id), keys.beside("tomb", entry_id), keys.beside("downs", entry_id)]
             commands.append(call("withdraw", beside, reason, _ms(keep)))
+        commands.append(("HINCRBY", keys.gens, "#withdrawn", len(ids)))
         commands += [self._log("withdraw", "", entry_id) for entry_id in ids]
         commands += self._listed(ids)
 
@@ -293,7 +296,8 @@ class Plans:
             for reply in replies:
                 check(reply)
             live = tuple(i for i, reply in zip(ids, replies, strict=False) if int(reply[0]))
-            return Withdrawn(live, max(int(reply[1]) for reply in replies[: len(ids)]), "memory")
+            latest = max(int(reply[1]) for reply in replies[: len(ids)])
+            return Withdrawn(live, latest, "memory", int(replies[len(ids)]))
 
         return Plan(commands, parse, durability)
 
@@ -301,13 +305,13 @@ class Plans:
         """Raise generations: one write, whatever the number of entries."""
         commands: list[Command] = [
             call("raise", [self.keys.gens], new_epoch(), round(before * 1e6), *names),
-            self._log("tag", ""),
+            self._log("tag", "", names=names),
         ]
 
         def parse(replies: list[Any]) -> Withdrawn:
             for reply in replies:
                 check(reply)
-            return Withdrawn((), int(replies[0][1]), "memory")
+            return Withdrawn((), int(replies[0][1]), "memory", int(replies[0][2]))
 
         return Plan(commands, parse, durability)
 
@@ -362,6 +366,7 @@ class Plans:
     def announce_withdrawal(self, entry_id: str, reason: str) -> Plan[None]:
         """Log, list and queue for regeneration what feedback withdrew."""
         commands: list[Command] = [
+            ("HINCRBY", self.keys.gens, "#withdrawn", 1),
             self._log("withdraw", "", entry_id),
             *self._listed([entry_id]),
             ("XADD", self.keys.refresh, "MAXLEN", "~", MAX_LOG, "*", "entry", entry_id, "why", reason),
@@ -509,10 +514,11 @@ class Plans:
         scope: str = "",
         fingerprint: str = "",
         expires: str = "inf",
+        names: Sequence[str] = (),
     ) -> Command:
         return call(
             "announce", [self.keys.log], MAX_LOG, "op", op, "epoch", epoch, "entry", entry_id, "scope", scope,
-            "encoder", fingerprint, "expires", expires,
+            "encoder", fingerprint, "expires", expires, *(("names", encode_tags(names)) if names else ()),
         )  # fmt: skip
 
 
@@ -573,6 +579,7 @@ def _change(record: Any) -> Change:
         scope=named.get("scope", ""),
         fingerprint=named.get("encoder", ""),
         expires_at=None if expires == "inf" else float(expires),
+        names=tuple(json.loads(named.get("names", "[]"))),
     )
 
 
