@@ -132,7 +132,7 @@ class FollowerThread:
             except (StoreUnavailableError, TimeoutError) as error:
                 log.debug("the change log can't be read: %s", error)
                 self._pause()
-            except Exception:  # noqa: BLE001 - the top of a thread that must go on; connections close under it at the end
+            except Exception:  # the top of a thread that must go on; at the end connections close under it
                 if not self._stop.is_set():
                     log.exception("following the change log failed")
                 self._pause()
