@@ -149,7 +149,7 @@ def parse_request(
         content=content,
         stream=bool(value.get("stream")),
         include_usage=isinstance(stream_options, dict) and bool(stream_options.get("include_usage")),
-        wants_json=_wants_json(value),
+        wants_json=wants_json(value),
     )
 
 
@@ -305,7 +305,8 @@ def _user(body: dict[str, Json]) -> str | None:
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
-def _wants_json(body: dict[str, Json]) -> bool:
+def wants_json(body: Mapping[str, Json]) -> bool:
+    """Return whether a request's body asks for an answer in JSON."""
     text = body.get("text")
     wanted = text.get("format") if isinstance(text, dict) else body.get("response_format")
     return isinstance(wanted, dict) and wanted.get("type") in _JSON_MODES

@@ -47,19 +47,19 @@ def response_of(
 
 
 def whole_of(endpoint: Endpoint, response: Response, model: str) -> Mapping[str, Any] | None:
-    """Return a stored answer's JSON; one made around its text if it was stored as text alone.
+    """Return a stored answer's JSON; one made around its text if what is stored isn't this endpoint's.
 
     Args:
-        model: Name to give where only the text was stored.
+        model: Name to give where only the text can be used.
 
     Returns:
-        None if there is neither.
+        None if there is no text either.
     """
     data = response.data
-    if isinstance(data, Mapping):
-        known = "output" if endpoint == "responses" else "choices"
-        return data if isinstance(data.get(known), list) else None
-    if not response.text:
+    known = "output" if endpoint == "responses" else "choices"
+    if isinstance(data, Mapping) and isinstance(data.get(known), list):
+        return data
+    if not response.text or response.tool_calls:
         return None
     usage = {} if response.usage is None else {"usage": dict(response.usage)}
     if endpoint == "responses":

@@ -15,8 +15,8 @@ from openai_semcache.fields import Json
 
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 _CALL_IDS: Final = ("tool_call_id", "call_id")
-_PROMPT: Final = {"type": "prompt"}  # stands where the compared text was
-_AFTER_PROMPT: Final = frozenset({"system", "developer"})
+PROMPT: Final = {"type": "prompt"}  # stands where the compared text was
+_AFTERPROMPT: Final = frozenset({"system", "developer"})
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ def split_turns(messages: Any, *, split: Callable[[str], tuple[str, str]] | None
     users = [at for at, item in enumerate(messages) if item.get("role") == "user"]
     turns.earlier_turns = max(0, len(users) - 1)
     compared = users[-1] if users else len(messages) - 1
-    if not users or any(_role(item) not in _AFTER_PROMPT for item in messages[compared + 1 :]):
+    if not users or any(_role(item) not in _AFTERPROMPT for item in messages[compared + 1 :]):
         turns.exact = "turns"  # a tool's result or a begun answer comes last
         compared = len(messages) - 1
     reader = _Reader(turns)
@@ -69,7 +69,7 @@ def split_turns(messages: Any, *, split: Callable[[str], tuple[str, str]] | None
     except _Unreadable:
         turns.bypass = "opaque"
         return turns
-    if context[-1] == {"role": "user", "content": _PROMPT}:
+    if context[-1] == {"role": "user", "content": PROMPT}:
         context.pop()  # the plain case: nothing but the text
     turns.context = context or None
     return turns
@@ -158,7 +158,7 @@ class _Reader:
             template, text = split(text)
             before = [*before, template] if template else before
         self._turns.prompt = text
-        item[name] = [*before, _PROMPT, *after] if before or after else _PROMPT
+        item[name] = [*before, PROMPT, *after] if before or after else PROMPT
 
     def _parts(self, value: Json) -> Json:
         """Return content parts: texts as strings, media by digest; a list of one text is that text."""

@@ -505,6 +505,17 @@ def test_ids_in_a_history_do_not_isolate(client: OpenAI, upstream: Upstream) -> 
     assert upstream.count == 1
 
 
+@pytest.mark.parametrize("model", ["name-q6:latest", "openai/gpt-4o", "a.b-c_d", "ünïcode", "m" * 300])
+def test_model_names_of_any_shape_hit_exactly_and_by_meaning(
+    model: str, client: OpenAI, upstream: Upstream
+) -> None:
+    near: Any = [{"role": "user", "content": RESET_TOO}]
+    answers = [content_of(chat(client, model=model, **more)) for more in ({}, {}, {"messages": near})]
+
+    assert set(answers) == {f"Answer 1 to: {RESET}"}
+    assert upstream.count == 1
+
+
 # --- feedback --------------------------------------------------------------------------------------------------
 
 
@@ -600,6 +611,35 @@ async def test_each_asynchronous_way_is_answered_once_from_upstream_and_then_fro
 
 def test_every_synchronous_way_has_its_asynchronous_twin() -> None:
     assert ASYNC_WAYS.keys() == WAYS.keys()
+
+
+@pytest.mark.parametrize("above", [False, True])
+async def test_asynchronous_raw_streams_work_with_a_tracer_on_either_side(
+    above: bool, async_cache: AsyncSemanticCache, upstream: Upstream
+) -> None:
+    class Tracer(httpx2.AsyncBaseTransport):
+        def __init__(self, inner: Any) -> None:
+            self.inner, self.seen = inner, 0
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            self.seen += 1
+            response: httpx2.Response = await self.inner.handle_async_request(request)
+            return response
+
+        async def aclose(self) -> None:
+            await self.inner.aclose()
+
+    plain = httpx2.AsyncHTTPTransport()
+    tracer = Tracer(AsyncCachingTransport(plain, async_cache) if above else plain)
+    transport = tracer if above else AsyncCachingTransport(tracer, async_cache)
+    http = httpx2.AsyncClient(transport=transport)
+    async with AsyncOpenAI(api_key="k", base_url=upstream.url, http_client=http) as client:
+        for _ in range(2):
+            raw = await client.responses.with_raw_response.create(**RESPONSES, stream=True)
+            text = "".join([getattr(event, "delta", "") async for event in raw.parse()])
+            assert text == f"Answer 1 to: {RESET}"
+
+    assert tracer.seen == (2 if above else 1)
 
 
 async def test_asynchronous_azure_is_covered(async_cache: AsyncSemanticCache, upstream: Upstream) -> None:

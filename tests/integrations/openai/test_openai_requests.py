@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -172,6 +175,33 @@ def test_the_order_of_members_does_not_matter_and_the_order_of_tools_does() -> N
 
     assert scope(parse(body)) == scope(parse(_reversed(body)))
     assert scope(parse(body)) != scope(parse({**body, "tools": [other, TOOL]}))
+
+
+def test_the_scope_is_the_same_in_every_process() -> None:
+    code = (
+        "import json, sys; from openai_semcache.requests import parse_request; from semcache.scope import scope_id;"
+        "body = json.loads(sys.argv[1]);"
+        "scopes = {scope_id(parse_request('chat', 'POST', 'http://h/v1/chat/completions?b=1&a=2', {}, body).request, b'k' * 32)"
+        " for _ in range(300)};"
+        "print(*scopes)"
+    )
+    other = {"type": "function", "function": {"name": "time", "parameters": SCHEMA_B}}
+    bodies = [chat(tools=[TOOL, other], logit_bias={"1": 2, "3": 4}, x={"b": 1, "a": [1.0, None]})]
+    bodies.append(_reversed(bodies[0]))
+    printed = set()
+    for seed, body in (("0", bodies[0]), ("1", bodies[1]), ("2", bodies[0])):
+        command = [sys.executable, "-c", code, json.dumps(body)]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        printed.add(done.stdout.strip())
+
+    assert len(printed) == 1
+    assert len(printed.pop()) == 32
 
 
 # --- address, identity, headers --------------------------------------------------------------------------------

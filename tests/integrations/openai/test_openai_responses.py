@@ -124,7 +124,8 @@ def test_an_answer_stored_as_text_alone_is_given_as_a_whole_one(endpoint: Endpoi
 
     assert (again.text, again.finish_reason, again.partial, again.error) == ("Yes.", "stop", False, False)
     assert whole_of(endpoint, Response(""), "m") is None
-    assert whole_of(endpoint, Response("Yes.", data={"form": "float"}), "m") is None
+    assert whole_of(endpoint, Response("Yes.", data={"form": "float"}), "m") == made
+    assert whole_of(endpoint, Response("Yes.", tool_calls=True), "m") is None
 
 
 def test_usage_on_a_hit_is_as_stored_or_zero() -> None:

@@ -134,6 +134,30 @@ def test_tool_calls_are_streamed_and_replayed_where_the_policy_stores_them(
     assert upstream.count == 2, "an answer that calls tools is never served to a paraphrase"
 
 
+async def test_asynchronous_streams_of_tool_calls_are_replayed(
+    target: str, namespace: str, upstream: Upstream
+) -> None:
+    upstream.next(Behaviour(tool_calls=(("weather", '{"city": "Paris"}'),)))
+    tools: Any = [{"type": "function", "function": {"name": "weather", "strict": True, "parameters": {}}}]
+    cache = await AsyncSemanticCache.open(
+        target, namespace=namespace, encoder=encoder(), policy=Policy(store_tool_calls=True, deadline=5.0)
+    )
+    answers, chunks = [], 0
+    async with wrap_openai(AsyncOpenAI(api_key="k", base_url=upstream.url), cache) as client:
+        for _ in range(2):
+            async with client.chat.completions.stream(**CHAT, tools=tools) as stream:
+                chunks = len([event async for event in stream])
+                answers.append(
+                    (await stream.get_final_completion()).choices[0].message.to_dict(warnings=False)
+                )
+    await cache.close()
+
+    assert answers[0] == answers[1]
+    assert answers[1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Paris"}'  # type: ignore[index]
+    assert chunks > 4
+    assert upstream.count == 1
+
+
 def test_tool_calls_are_not_stored_by_default(
     client: OpenAI, cache: SemanticCache, upstream: Upstream
 ) -> None:
