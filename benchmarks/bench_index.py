@@ -32,8 +32,9 @@ from threadpoolctl import threadpool_limits
 from semcache.encoders.bundled import BundledEncoder
 from semcache.indexes.adaptive import AdaptiveIndex
 from semcache.indexes.flat import FlatRows
-from semcache.indexes.graph import EF, EF_CONSTRUCTION, EF_LARGE, Graph, M
+from semcache.indexes.graph import EF, EF_CONSTRUCTION, EF_LARGE, Graph
 from semcache.indexes.hnsw import GRAPH_FROM
+from semcache.indexes.integrity import M
 from semcache.indexes.rows import NEVER
 
 Rows = npt.NDArray[np.float32]
@@ -119,7 +120,7 @@ def crossing(rows: Rows) -> list[Figures]:
         flat, graph = FlatRows(rows.shape[1]), Graph(rows.shape[1], count)
         flat.put(keys(count), rows[:count], np.full(count, NEVER))
         for label, key in zip(graph.insert(rows[:count]), keys(count), strict=True):
-            graph.adopt(label, key, NEVER)
+            graph.adopt(label, key, rows[label], NEVER)
         times = [
             percentiles(lambda i, part=part: part.search(rows[-i - 1], K, now=0.0, least=-1.0), count=500)
             for part in (flat, graph)

@@ -13,22 +13,19 @@ row over a marked one (hnswlib's `replace_deleted`) costs nine times an insertio
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semcache.errors import ConfigurationError
 from semcache.indexes.gate import Gate
-from semcache.indexes.rows import NORM_TOLERANCE, KeyTable, Moved, Scored, Times, cosine, grown
+from semcache.indexes.integrity import LINK_BYTES, M, State, check_state, labels_of
+from semcache.indexes.rows import KeyTable, Moved, Scored, Times, cosine, grown
 from semcache.types import Embedding, Embeddings
 
-Labels: TypeAlias = npt.NDArray[np.uint64]
-State: TypeAlias = dict[str, Any]
-
-M = 16  # links of a row on each upper level; twice as many on the lowest
 EF_CONSTRUCTION = 200
 EF = 64  # hnswlib's own default is 10 and isn't saved with a graph
 EF_LARGE = 96  # recall@1 of 100,000 questions: 0.990 with 64, 0.995 with 96
@@ -38,7 +35,6 @@ _SPARE = 8  # more rows than asked for, so that a few ghosts don't cost a second
 _TIES = 1024  # rows fetched at most to settle a tie at the k-th place
 _HOLD = 0.001  # seconds a change may hold the gate, if a single row doesn't take longer
 _STR = 49  # bytes of a str object beside its characters
-_LINKS = 4 * (2 * M + 1) + 8  # bytes of a row's links on the lowest level, and its label
 _LOOKUP = 50  # bytes of a row's place in the label table, and its share of the upper levels
 _PLACE = 54  # bytes of a row's mutex, level, pointer and visit mark, used or not
 
@@ -62,6 +58,7 @@ class Graph:
         self._keys = keys
         self._expires = expires
         self._table = KeyTable()
+        self._prints = array("q", bytes(8 * len(keys)))  # by label; 0 for not known
         self._key_bytes = 0
         self._to_mark: list[int] = []
         self._marked = 0
@@ -158,6 +155,7 @@ class Graph:
             if labels.stop > len(self._expires):
                 self._expires = grown(self._expires, labels.stop)
             self._keys.extend([None] * len(rows))
+            self._prints.extend([0] * len(rows))
         self._gate.begin_change()
         try:
             start = time.perf_counter()
@@ -169,13 +167,23 @@ class Graph:
         self._row_seconds = 0.8 * (self._row_seconds or seconds) + 0.2 * seconds
         return labels
 
-    def adopt(self, label: int, key: str, expires: float) -> None:
+    def adopt(self, label: int, key: str, row: Embedding, expires: float) -> None:
         """Give an inserted row its key: from now on it is found."""
         with self._lock:
+            self._prints[label] = fingerprint(row)
             self._expires[label] = expires
             self._keys[label] = key
             self._table.insert(key, label, self._keys)
             self._key_bytes += len(key) + _STR
+
+    def refresh(self, key: str, printed: int, expires: float) -> bool:
+        """Set the key's expiry if its row has this fingerprint. Returns whether it has."""
+        with self._lock:
+            label = self._table.find(key, self._keys)
+            if label < 0 or self._prints[label] != printed:
+                return False
+            self._expires[label] = expires
+            return True
 
     def discard(self, label: int) -> None:
         """Forget an inserted row that was removed meanwhile."""
@@ -293,7 +301,7 @@ class Graph:
             "max_level": int(state["max_level"]),
             "enterpoint_node": int(state["enterpoint"]),
             "has_deletions": True,
-            "label_lookup_external": _labels(level0, dim),
+            "label_lookup_external": labels_of(level0, dim),
             "label_lookup_internal": np.arange(count, dtype=np.uint32),
             "element_levels": state["levels"],
             "data_level0": level0.reshape(-1).view(np.int8),
@@ -303,7 +311,7 @@ class Graph:
         graph._prepare(state["keys"], grown(state["expires"], count + 1), capacity)
         marked = (level0[:, 2] & 1).astype(bool)  # by place, not by label
         graph._marked = int(np.count_nonzero(marked))
-        unmarked = _labels(level0, dim)[~marked].tolist()
+        unmarked = labels_of(level0, dim)[~marked].tolist()
         graph._to_mark = [label for label in unmarked if graph._keys[label] is None]
         return graph
 
@@ -324,9 +332,14 @@ class Graph:
 
     def memory_bytes(self) -> int:
         """Return what rows, links, keys and tables take, bytes; room never used isn't there."""
-        row = 4 * self._dim + _LINKS + _LOOKUP + 8
+        row = 4 * self._dim + LINK_BYTES + _LOOKUP + 16  # the last for key and fingerprint
         tables = self._expires.nbytes + self._table.memory_bytes()
         return len(self._keys) * row + self.capacity * _PLACE + tables + self._key_bytes
+
+
+def fingerprint(row: Embedding) -> int:
+    """Return a number that no other row has, as far as this process can meet; never 0."""
+    return hash(row.tobytes()) or 1
 
 
 def ef_for(rows: int) -> int:
@@ -349,47 +362,3 @@ def _new_native_from(params: State) -> Any:
     import hnswlib
 
     return hnswlib.Index(params=params)
-
-
-def _labels(level0: npt.NDArray[np.uint8], dim: int) -> Labels:
-    at = 4 * (2 * M + 1) + 4 * dim
-    return np.ascontiguousarray(level0[:, at : at + 8]).view(np.uint64)[:, 0]
-
-
-def check_state(dim: int, state: State) -> None:
-    """Raise unless every number that hnswlib will follow without looking leads to where it should."""
-    count = len(state["keys"])
-    level0, levels, links = state["level0"], state["levels"], state["links"]
-    _demand(count > 0, "no rows")
-    _demand(level0.nbytes == count * (_LINKS + 4 * dim), f"{level0.nbytes} bytes for {count} rows")
-    _demand(len(levels) == len(state["expires"]) == count, "as many levels or expiries as there aren't rows")
-    top, enter = state["max_level"], state["enterpoint"]
-    _demand(0 <= enter < count and 0 <= top < 64, "the entry point is outside")
-    _demand(bool((levels >= 0).all() and (levels <= top).all()) and levels[enter] == top, "levels disagree")
-    _demand(links.nbytes == int(levels.sum()) * 4 * (M + 1), "upper links disagree with the levels")
-    rows = level0.reshape(count, -1)
-    words = np.ascontiguousarray(rows[:, : 4 * (2 * M + 1)]).view(np.uint32)
-    _check_links(words, 2 * M, np.zeros(count, dtype=np.int32), levels)
-    owner = np.repeat(np.arange(count), levels)
-    first = np.repeat(np.cumsum(levels) - levels, levels)
-    _check_links(links.view(np.uint32).reshape(-1, M + 1), M, np.arange(len(owner)) - first + 1, levels)
-    _demand(bool((np.sort(_labels(rows, dim)) == np.arange(count)).all()), "labels aren't those of the keys")
-    values = rows[:, 4 * (2 * M + 1) : 4 * (2 * M + 1) + 4 * dim].view(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.einsum("ij,ij->i", values, values)
-    _demand(bool((np.abs(norms - 1.0) < 3 * NORM_TOLERANCE).all()), "a row isn't a unit vector")
-
-
-def _check_links(words: npt.NDArray[np.uint32], most: int, level: Any, levels: npt.NDArray[np.int32]) -> None:
-    """Check lists of links: a count, then so many rows, each of which must reach the list's level."""
-    counts = words[:, 0] & 0xFFFF
-    _demand(bool((counts <= most).all()), "a list of links is too long")
-    used = np.arange(most)[None, :] < counts[:, None]
-    targets = np.where(used, words[:, 1:], 0)
-    _demand(bool((targets < len(levels)).all()), "a link leads outside")
-    _demand(bool((levels[targets] >= level[:, None])[used].all()), "a link leads to a row that isn't so high")
-
-
-def _demand(true: bool, otherwise: str) -> None:
-    if not true:
-        raise ConfigurationError(f"the graph is damaged: {otherwise}")

@@ -16,7 +16,8 @@ from threading import Lock
 import numpy as np
 
 from semcache.indexes.flat import FlatRows
-from semcache.indexes.graph import Graph, State
+from semcache.indexes.graph import Graph, fingerprint
+from semcache.indexes.integrity import State
 from semcache.indexes.rows import Moved, Scored, Times
 from semcache.types import Embedding, Embeddings
 
@@ -62,7 +63,7 @@ class GraphRows:
         self._building = Lock()  # one builder, or a snapshot
         self._tail = FlatRows(dim)
         self._graphs: tuple[Graph, ...] = ()  # in the order in which rows move and searches look
-        self._flattened = 0  # how often everything went back to the tail
+        self._returned = 0  # how often rows of a graph came back to the tail
         self._draining = False
         self._retired = False
         self._retry_at = 0.0  # monotonic seconds
@@ -74,12 +75,23 @@ class GraphRows:
             with self._lock:
                 if self._retired:
                     return False
-                self._tail.put(keys[part], rows[part], expires[part])
-                for graph in self._graphs:
-                    graph.remove(keys[part])
+                self._put(keys[part], rows[part], expires[part])
         if self.work_waits():
             self._wake(self)
         return True
+
+    def _put(self, keys: Sequence[str], rows: Embeddings, expires: Times) -> None:
+        graphs = self._graphs
+        if graphs:  # what a graph has already, as after most puts of a text that expired, needs no new place
+            new = [i for i, key in enumerate(keys) if not self._refresh(key, rows[i], float(expires[i]))]
+            keys, rows, expires = [keys[i] for i in new], rows[new], expires[new]
+        self._tail.put(keys, rows, expires)
+        if sum(graph.remove(keys) for graph in graphs):
+            self._returned += 1
+
+    def _refresh(self, key: str, row: Embedding, expires: float) -> bool:
+        printed = fingerprint(row)
+        return any(graph.refresh(key, printed, expires) for graph in self._graphs)
 
     def remove(self, keys: Sequence[str]) -> int:
         """Remove rows; unknown keys are ignored. Returns how many were removed."""
@@ -91,17 +103,17 @@ class GraphRows:
 
     def search(self, query: Embedding, k: int, *, now: float, least: float) -> list[Scored]:
         """Return at least the k best live rows, unordered; a row on its way may be there twice."""
-        while True:
-            turn = self._flattened
-            found = self._tail.search(query, k, now=now, least=least)
-            looked: tuple[Graph, ...] = ()
-            while (graphs := self._graphs) != looked:  # a graph that is new may have rows of the others
-                for graph in graphs:
-                    if graph not in looked:
-                        found += graph.search(query, k, now=now, least=least)
-                looked = graphs
-            if turn == self._flattened:
-                return found  # else rows went back to the tail after it was searched
+        returned = self._returned
+        found = self._tail.search(query, k, now=now, least=least)
+        looked: tuple[Graph, ...] = ()
+        while (graphs := self._graphs) != looked:  # a graph that is new may have rows of the others
+            for graph in graphs:
+                if graph not in looked:
+                    found += graph.search(query, k, now=now, least=least)
+            looked = graphs
+        if returned != self._returned:  # rows may have left a graph for the tail before they were met
+            found += self._tail.search(query, k, now=now, least=least)
+        return found
 
     def expire(self, now: float) -> int:
         """Remove the rows that expired by `now`. Returns how many."""
@@ -200,7 +212,7 @@ class GraphRows:
         with self._lock:
             for label, key, row, expiry in zip(labels, keys, rows, expires.tolist(), strict=True):
                 if not self._retired and self._tail.holds(key, row, expiry):
-                    target.adopt(label, key, expiry)
+                    target.adopt(label, key, row, expiry)
                     self._tail.remove([key])
                 else:
                     target.discard(label)
@@ -211,9 +223,11 @@ class GraphRows:
             return
         labels = target.insert(rows)
         with self._lock:
-            for old, label, key, expiry in zip(sources, labels, keys, expires.tolist(), strict=True):
+            for old, label, key, row, expiry in zip(
+                sources, labels, keys, rows, expires.tolist(), strict=True
+            ):
                 if not self._retired and source.holds(old, key):
-                    target.adopt(label, key, expiry)
+                    target.adopt(label, key, row, expiry)
                     source.remove([key])
                 else:
                     target.discard(label)
@@ -226,7 +240,7 @@ class GraphRows:
             for graph in self._graphs:
                 self._tail.put(*graph.rows())
             self._graphs = ()
-            self._flattened += 1
+            self._returned += 1
 
     def state(self) -> State:
         """Return a copy of everything, for a snapshot; building waits meanwhile."""

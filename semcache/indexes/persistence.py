@@ -13,8 +13,9 @@ import numpy as np
 
 from semcache.errors import UndecodableError
 from semcache.indexes.arena import ArenaIndex
-from semcache.indexes.graph import EF_CONSTRUCTION, Graph, M, State
+from semcache.indexes.graph import EF_CONSTRUCTION, Graph
 from semcache.indexes.hnsw import GraphRows
+from semcache.indexes.integrity import M, State
 from semcache.indexes.rows import Moved, check_rows
 from semcache.indexes.snapshot import SnapshotReader, SnapshotWriter
 

@@ -17,7 +17,8 @@ import redis
 from redis.exceptions import RedisError, ResponseError
 
 from semcache.errors import ConfigurationError, StoreUnavailableError
-from semcache.indexes.graph import EF, EF_CONSTRUCTION, M
+from semcache.indexes.graph import EF, EF_CONSTRUCTION
+from semcache.indexes.integrity import M
 from semcache.indexes.rows import Scored, check_dim, check_query, check_rows, cosine, neighbours
 from semcache.protocols import Neighbour
 from semcache.stores.connections import refuse_decoding

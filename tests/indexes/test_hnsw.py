@@ -7,7 +7,7 @@ import pytest
 
 from semcache.indexes.graph import LARGE, Graph, ef_for
 from semcache.indexes.hnsw import GraphRows
-from semcache.indexes.rows import NEVER, neighbours
+from semcache.indexes.rows import NEVER, Scored, neighbours
 from semcache.types import Embedding, Embeddings
 from tests.indexes.support import names, random_units, real_embeddings
 
@@ -186,6 +186,45 @@ def test_a_scope_whose_graph_cant_be_built_stays_flat_and_says_so(caplog: pytest
     assert all(best(rows, embeddings[i]) == [f"k{i}"] for i in range(200))
 
 
+def test_a_row_added_again_unchanged_only_gets_its_new_expiry() -> None:
+    embeddings = random_units(300)
+    rows = GraphRows(16, graph_from=64, young=128)
+    rows.put(names(300), embeddings, np.full(300, 5.0))
+    build(rows)
+    tail = len(rows._tail)
+
+    rows.put(names(300), embeddings, np.full(300, 50.0))
+
+    assert len(rows._tail) == tail
+    assert [graph.garbage for graph in rows._graphs] == [0]
+    assert best(rows, embeddings[0], now=40.0) == ["k0"]
+    assert best(rows, embeddings[0], now=50.0) == []
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same embedding", "another embedding"])
+def test_a_row_replaced_between_tail_and_graph_is_found_all_the_same(same: bool) -> None:
+    embeddings = random_units(300)
+    newer = embeddings[200] if same else random_units(1, seed=8)[0]
+
+    class Interrupted(Graph):
+        """A graph before whose search a row of it is replaced."""
+
+        armed = False
+
+        def search(self, query: Embedding, k: int, *, now: float, least: float) -> list[Scored]:
+            if self.armed:
+                self.armed = False
+                rows.put(["k200"], newer[None, :], never(1))
+            return super().search(query, k, now=now, least=least)
+
+    rows = GraphRows(16, graph_from=64, young=512, make=Interrupted)
+    rows.put(names(300), embeddings, never(300))
+    build(rows)
+    rows._graphs[0].armed = True  # type: ignore[attr-defined]
+
+    assert best(rows, newer) == ["k200"]
+
+
 def test_large_graphs_look_at_more_candidates() -> None:
     assert [ef_for(rows) for rows in (0, LARGE, LARGE + 1, 10**6)] == [64, 64, 96, 96]
 
@@ -197,6 +236,5 @@ def test_a_graph_is_never_searched_with_the_default_ef() -> None:
     graph.reserve(1000)
     assert graph._native.ef == 64
     for label, row in zip(graph.insert(random_units(100)), random_units(100), strict=True):
-        graph.adopt(label, f"k{label}", NEVER)
-        assert len(row) == 16
+        graph.adopt(label, f"k{label}", row, NEVER)
     assert Graph.from_state(16, graph.state())._native.ef == 64

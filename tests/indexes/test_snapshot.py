@@ -331,7 +331,7 @@ def test_keys_and_scopes_of_any_text_come_back(tmp_path: Path) -> None:
 def test_a_graph_with_removed_rows_knows_them_after_a_restart() -> None:
     graph = Graph(DIM, 64)
     for label in graph.insert(EMBEDDINGS[:50]):
-        graph.adopt(label, f"k{label}", np.inf)
+        graph.adopt(label, f"k{label}", EMBEDDINGS[label], np.inf)
     graph.remove(names(10))
     graph.mark()
     graph.remove([f"k{i}" for i in range(10, 15)])  # not marked yet
