@@ -188,6 +188,9 @@ class Application:
             body, kind = self._files[path]
             await send_whole(send, 200, [("content-type", kind), *_PAGE], body)
             return
+        if path == "/favicon.ico":
+            await send_whole(send, 204, [("cache-control", "max-age=86400"), *_SAFE], b"")
+            return
         headers = headers_of(scope)
         lower: dict[str, str] = {}
         for name, value in headers:
