@@ -74,6 +74,10 @@ def _undone(c: Comparison, found: list[tuple[str, str]]) -> int:
     return count
 
 
+def _negates(word: str) -> bool:
+    return word in en.NEGATIONS or not set(word).isdisjoint("不没无未")
+
+
 def antonym(c: Comparison) -> Verdict:
     """Refuse if the texts differ by an odd number of opposites and negations."""
     if not c.only_a or not c.only_b:
@@ -81,7 +85,7 @@ def antonym(c: Comparison) -> Verdict:
     found = opposites(c)
     if not found:
         return NOT_APPLICABLE
-    counted = sum(x in en.NEGATIONS for x, _ in found) - sum(y in en.NEGATIONS for _, y in found)
+    counted = sum(_negates(x) for x, _ in found) - sum(_negates(y) for _, y in found)
     odd = (c.a.negations - c.b.negations - counted) % 2  # a negation that is itself an opposite counts once
     odd += _undone(c, found)
     cancels = odd > 0 or any(x in _DEGREES for x, _ in found)

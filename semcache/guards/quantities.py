@@ -12,6 +12,7 @@ from semcache.guards import analysis as an
 from semcache.guards.comparison import Comparison
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Guard, Verdict, refuse, show
 
+NEAR: Final = 0.6  # overlap from which operators decide
 _NUMERIC: Final = frozenset((an.NUMBER, an.ORDINAL, an.YEAR))
 _SAME_DAY: Final = (
     frozenset(("today", "tonight")),
@@ -122,4 +123,19 @@ date = _typed("date", frozenset((an.DATE,)))
 time = _typed("time", frozenset((an.TIME, an.DAY_PART)))
 currency = _typed("currency", frozenset((an.CURRENCY,)))
 unit = _typed("unit", frozenset((an.UNIT, an.CURRENCY)))  # pounds against kilograms
-code = _typed("code", frozenset((an.CODE,)))
+_code = _typed("code", frozenset((an.CODE,)))
+_OPERATOR: Final = frozenset("=<>!+-*/%&|^~:()[]{}#@$\\")
+
+
+def code(c: Comparison) -> Verdict:
+    """Refuse if both texts have an identifier, version or operator that the other lacks."""
+    verdict = _code(c)
+    if verdict.verdict == "refuse" or c.overlap < NEAR:
+        return verdict
+    left = [
+        c.a.words[i] for i in c.left_a if c.a.classes[i] == an.SYMBOL and _OPERATOR.issuperset(c.a.words[i])
+    ]
+    right = [
+        c.b.words[i] for i in c.left_b if c.b.classes[i] == an.SYMBOL and _OPERATOR.issuperset(c.b.words[i])
+    ]
+    return refuse(f"{show(left)} against {show(right)}") if left and right else verdict

@@ -6,6 +6,7 @@ asymmetric relation, or actor and object changes the question without changing a
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from semcache.guards import analysis as an
@@ -22,6 +23,8 @@ _BETWEEN_MARKER_AND_END: Final = words("the a an my in at into city of downtown"
 _ENDS: Final = frozenset((an.PLACE, an.NAME, an.CURRENCY, an.UNIT))
 LONG: Final = 9  # tokens from which a text counts as long
 NEAR: Final = 0.8  # overlap from which two long texts count as near copies
+VERY_NEAR: Final = 0.9  # overlap from which the order of names alone decides
+_NAMING: Final = frozenset((an.NAME, an.PLACE, an.NUMBER, an.YEAR))
 _COMPARES: Final = words("than minus 比")
 _JOINTS: Final = words("and or nor a an the &")
 _BE: Final = words("is was are were be been being")
@@ -158,6 +161,15 @@ def _swapped_contexts(c: Comparison) -> Verdict:
                 continue
             if not _listed(c.a, place_a[x], place_a[y]) and not _listed(c.b, place_b[x], place_b[y]):
                 return refuse(f"{x!r} and {y!r} took each other's place")
+    return _moved_names(c, place_a, place_b) if c.overlap >= VERY_NEAR else PASS
+
+
+def _moved_names(c: Comparison, place_a: dict[str, int], place_b: dict[str, int]) -> Verdict:
+    """Refuse if names, places or numbers of two very near copies come in another order, lists apart."""
+    shared = [k for k in place_a if k in place_b and c.a.classes[place_a[k]] in _NAMING]
+    for x, y in pairwise(shared):
+        if place_b[y] < place_b[x] and not _listed(c.a, place_a[x], place_a[y]):
+            return refuse(f"{x!r} comes before {y!r} in one and behind it in the other")
     return PASS
 
 

@@ -2,5 +2,14 @@
 
 from semcache.verify.calibration import Calibration, FamilyCalibration, calibration_for
 from semcache.verify.matcher import CalibratedMatcher, ThresholdMatcher
+from semcache.verify.verifiers import CrossEncoderVerifier, LLMJudgeVerifier
 
-__all__ = ["CalibratedMatcher", "Calibration", "FamilyCalibration", "ThresholdMatcher", "calibration_for"]
+__all__ = [
+    "CalibratedMatcher",
+    "Calibration",
+    "CrossEncoderVerifier",
+    "FamilyCalibration",
+    "LLMJudgeVerifier",
+    "ThresholdMatcher",
+    "calibration_for",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -77,7 +77,6 @@ class Calibration:
     calibrated: bool = True
     note: str = ""
     version: int = VERSION
-    near_copy: tuple[float, ...] = field(default=())
 
     def __post_init__(self) -> None:
         missing = [name for name in FAMILIES if name not in self.families]
@@ -106,8 +105,6 @@ class Calibration:
             "note": self.note,
             "families": families,
         }
-        if self.near_copy:
-            body["near_copy"] = list(self.near_copy)
         return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -134,7 +131,6 @@ class Calibration:
                 calibrated=bool(body.get("calibrated", True)),
                 note=str(body.get("note", "")),
                 version=int(body["version"]),
-                near_copy=tuple(float(x) for x in body.get("near_copy", ())),
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ConfigurationError(

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from semcache.guards import GUARDS, Comparison, analyse, compare
-from semcache.guards.verdict import NOT_APPLICABLE, Verdict, refuse
+from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 from semcache.protocols import Judgement
 from semcache.types import Finding, check_cosine
 from semcache.verify.calibration import Calibration, FamilyCalibration
-from semcache.verify.features import features
+from semcache.verify.features import descents, features
+
+LONG: Final = 9  # tokens from which the near-copy gate applies
+NEAR_COPY: Final = 0.65  # overlap from which it does
+MOVED: Final = 0.2  # share of shared words in another order that it lets pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,7 @@ class CalibratedMatcher:
             if explain:
                 findings.append(Finding(name, said.verdict, said.detail))
         if self.near_copy_gate and (explain or first is None):
-            said = near_copy(c, self.calibration)
+            said = near_copy(c)
             if said.verdict == "refuse" and first is None:
                 first = ("guard:near_copy", said.detail)
             if explain:
@@ -168,9 +173,16 @@ def _foreign(asked: str, answer: str) -> bool:
     return asked != "und" and primary not in ("", "und", asked)
 
 
-def near_copy(c: Comparison, calibration: Calibration) -> Verdict:
-    """Refuse long texts with nearly the same words that aren't known to be equal."""
+def near_copy(c: Comparison) -> Verdict:
+    """Refuse long texts that share most words, if much was moved, or some moved and some replaced."""
     shorter = min(len(c.a.keys), len(c.b.keys))
-    if shorter < 9 or c.overlap < 0.65:
+    if shorter < LONG or c.overlap < NEAR_COPY:
         return NOT_APPLICABLE
-    return refuse(f"{shorter} tokens or more that overlap by {c.overlap:.2f}")
+    moved = descents(c)
+    if moved > MOVED:
+        return refuse(f"{shorter} tokens or more that overlap by {c.overlap:.2f}, in another order")
+    if moved > 0.0 and c.left_a and c.left_b:
+        return refuse(
+            f"{shorter} tokens or more that overlap by {c.overlap:.2f}, with words moved and replaced"
+        )
+    return PASS
