@@ -68,12 +68,14 @@ def run(settings: Settings, read: Callable[[], Settings] | None = None, source: 
 def worker_application() -> Application:
     """Return the application of one worker; called by uvicorn in the worker's process."""
     from semcache.server.app import Application
+    from semcache.server.protocol import Protocol
 
     given, source = pickle.loads(bytes.fromhex(os.environ[_SOURCE]))  # noqa: S301 - from our own parent
     if given is None:
         file, options = source
         given = load_settings(file, **options)
     configure_logging(given)
+    Protocol.seconds = given.header_timeout
     return Application(given, folder=os.environ[_FOLDER])
 
 
@@ -81,15 +83,16 @@ def uvicorn_config(settings: Settings, app: Any) -> Any:
     """Return uvicorn's configuration."""
     import uvicorn
 
-    from semcache.server.protocol import protocol_class
+    from semcache.server.protocol import Protocol, protocol_class
 
+    several = isinstance(app, str)  # then it goes to other processes, which set the limit themselves
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
-        factory=isinstance(app, str),
-        http=protocol_class(settings.header_timeout),
+        factory=several,
+        http=Protocol if several else protocol_class(settings.header_timeout),
         ws="none",
         lifespan="on",
         log_config=None,
