@@ -148,9 +148,9 @@ def _language(text: str, tokens: list[Token]) -> str:
     counts = {code: sum(w in stop for w in words) for code, stop in en.LATIN_STOP_WORDS.items()}
     best = max(counts, key=lambda code: counts[code])  # the first listed, English, wins ties
     known = sum(w in en.FUNCTION or bool(lexicon.part_of_speech(lexicon.lemma(w))) for w in words)
-    if best != "en" and 10 * known < 7 * len(words):
+    if best != "en" and counts[best] >= 2 and 10 * known < 7 * len(words):
         second = max(n for code, n in counts.items() if code != best)
-        return best if counts[best] >= 2 and counts[best] > second else "und"
+        return best if counts[best] > second else "und"
     return "en" if counts["en"] or 2 * known >= len(words) or text.isascii() else "und"
 
 

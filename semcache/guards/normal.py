@@ -95,6 +95,7 @@ _ZH_TAIL: Final = re.compile(
 _ZH_NUMERAL: Final = re.compile(
     rf"百分之[{numbers.ZH_NUMERAL}]+|第?[{numbers.ZH_NUMERAL}]+(?=[年月日号天周岁元块角毛分秒时点度米斤克吨里升倍期次遍楼层集级人乘加减除等]|小时|个[月小星礼半多]|星期|礼拜|公里|公斤|千米|厘米|美元|美金|欧元|英镑|日元|万|亿|百|千)"
     rf"|(?<=[以加减乘除于])[{numbers.ZH_NUMERAL}]+"
+    rf"|[二两三四五六七八九十百千][{numbers.ZH_NUMERAL}]*(?=[个只张本条章位件块份家部台颗杯瓶碗双套辆箱粒片首页句门道座间场])"
     rf"|第[{numbers.ZH_NUMERAL}]+|[{numbers.ZH_NUMERAL}]{{2,}}"
 )
 _ZH_WORDS_WITH_NUMERALS: Final = words(
@@ -245,7 +246,11 @@ def _han(run: str) -> list[Token]:
         text = found[0]
         if text in _ZH_WORDS_WITH_NUMERALS or found.start() < position:
             continue
-        if run[found.start() :][:2] in _ZH_NOT_COUNTED and run[found.end() + 1 : found.end() + 2] != "钟":
+        if (
+            not text.startswith("百分之")
+            and run[found.start() :][:2] in _ZH_NOT_COUNTED
+            and run[found.end() + 1 : found.end() + 2] != "钟"
+        ):
             continue
         token = _zh_number(text)
         if token is None:
@@ -473,6 +478,10 @@ def _join_clock(tokens: list[Token], words: list[str], i: int, out: list[Token])
 
 def _join_han(tokens: list[Token], words: list[str], i: int, out: list[Token]) -> int:
     word = words[i]
+    if word == "第" and i + 1 < len(tokens) and tokens[i + 1].kind == "n" and tokens[i + 1].value is not None:
+        rank = tokens[i + 1].value or 0.0
+        out.append(Token(f"{numbers.show(rank)}th", "o", word, rank))
+        return i + 2
     if out and out[-1].kind == "n":
         for unit in (word, word[:2], word[:1]):
             if unit in zh.UNITS:

@@ -48,7 +48,7 @@ def quote(c: Comparison) -> Verdict:
     """Refuse if both texts quote and not the same."""
     if not c.a.quotes or not c.b.quotes:
         return NOT_APPLICABLE
-    if c.a.quotes & c.b.quotes or not (c.left_a and c.left_b):
+    if c.a.quotes & c.b.quotes or not (c.only_a and c.only_b):
         return PASS
     return refuse(f"{show(sorted(c.a.quotes))} against {show(sorted(c.b.quotes))}")
 
