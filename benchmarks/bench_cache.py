@@ -44,6 +44,17 @@ def percentiles(act: Callable[[], Any], rounds: int) -> dict[str, float]:
     return {f"p{p}": round(float(np.percentile(times, p)) * 1e6, 1) for p in (50, 95, 99)}
 
 
+def settle(act: Callable[[], Any]) -> None:
+    """Repeat `act` until it gets no faster: the graph is built in the background."""
+    best, since = float("inf"), time.perf_counter()
+    while time.perf_counter() - since < 5.0:
+        started = time.perf_counter()
+        act()
+        took = time.perf_counter() - started
+        if took < 0.9 * best:
+            best, since = took, time.perf_counter()
+
+
 class NearEncoder:
     """Unit vectors by text; "near <text>" is close to <text>. Free, so that what is left is the cache's own cost."""
 
@@ -113,6 +124,9 @@ def semantic_hits(server: EmbeddedServer, rounds: int, entries: int) -> dict[str
     for number in range(entries):
         cache.put(CacheRequest(f"question {number}", model="m"), ANSWER)
     filled = time.perf_counter() - started
+    started = time.perf_counter()
+    settle(lambda: [cache.lookup(request) for request in requests])
+    settled = time.perf_counter() - started
     hits = [isinstance(cache.lookup(request), Hit) for request in requests]
     turn = iter(range(10**9))
     row = percentiles(lambda: cache.lookup(requests[next(turn) % len(requests)]), rounds)
@@ -121,6 +135,7 @@ def semantic_hits(server: EmbeddedServer, rounds: int, entries: int) -> dict[str
         "us": row,
         "entries": entries,
         "puts_per_s": round(entries / filled),
+        "settled_after_s": round(settled, 1),
         "hits": f"{sum(hits)}/{len(hits)}",
     }
 
@@ -134,8 +149,7 @@ def many_scopes(server: EmbeddedServer, rounds: int) -> dict[str, Any]:
             for number in range(size):
                 cache.put(CacheRequest(f"question {number}", model=f"m{scope}"), ANSWER)
         requests = [CacheRequest(f"near question {n}", model=f"m{n % scopes}") for n in range(60)]
-        for request in requests:
-            cache.lookup(request)
+        settle(lambda c=cache, r=requests: [c.lookup(request) for request in r])  # type: ignore[misc]
         turn = iter(range(10**9))
         found[name] = percentiles(lambda r=requests, t=turn, c=cache: c.lookup(r[next(t) % 60]), rounds)  # type: ignore[misc]
         cache.close()

@@ -151,6 +151,7 @@ class Core:
         self.followed: tuple[str, int] | None = None  # (epoch, log position) before the first rows were read
         self.recent: OrderedDict[tuple[str, str], None] = OrderedDict()  # withdrawals, to be said again
         self.withdrawals = 0  # most that the store has counted
+        self.counted_at = -math.inf  # monotonic clock when that was learnt
         self.went_back = False
         self.limited: dict[str, float] = {}  # principal → monotonic clock until which she is refused
         self.epoch = ""
@@ -348,6 +349,12 @@ class Core:
             while len(self.recent) > MAX_RECENT:
                 self.recent.popitem(last=False)
 
+    def counted(self, withdrawals: int) -> None:
+        """Note how many withdrawals the store has counted by now."""
+        with self.lock:
+            if withdrawals > self.withdrawals:
+                self.withdrawals, self.counted_at = withdrawals, self.clock()
+
     def count_withdrawals(self) -> Steps[None]:
         """Learn how many withdrawals the store has counted, so that fewer later on are noticed."""
         sent = self.clock()
@@ -391,10 +398,10 @@ class Core:
                 self.forget()
             self.epoch = view.epoch
             self.withdrawals = 0  # another store, another count; nothing of the old one is served
-        if view.withdrawals < self.withdrawals:
+        if view.withdrawals >= self.withdrawals:
+            self.counted(view.withdrawals)
+        elif sent > self.counted_at:  # a read from before the last count says nothing
             self.went_back = True
-        else:
-            self.withdrawals = view.withdrawals
         state = (view.epoch, view.version)
         if state != self._mirror_of:
             self._mirror, self._mirror_of = {}, state
@@ -1053,7 +1060,7 @@ class Core:
                 timeout=WITHDRAWAL_TIMEOUT,
             )  # fmt: skip
             self.local.drop(*names)
-            self.withdrawals = max(self.withdrawals, done.count)
+            self.counted(done.count)
             self.withdrew(ids=names)
             self.flights.ground()
             return Invalidated(len(done.entry_ids), (), done.entry_ids, durability=done.durability)
@@ -1063,7 +1070,7 @@ class Core:
             timeout=WITHDRAWAL_TIMEOUT,
         )  # fmt: skip
         self.local.drop()
-        self.withdrawals = max(self.withdrawals, done.count)
+        self.counted(done.count)
         self.withdrew(names=raised)
         self.flights.ground()
         self._mirror_of = ("", -1)

@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
@@ -37,6 +38,7 @@ from semcache.stores.plans import Command, script_by_sha
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 64
+ASYNC_POOL_SIZE = 16  # one event loop keeps no more than these busy
 _BATCH = 500
 _BROKEN = (RedisError, RedisClusterException, OSError, asyncio.TimeoutError)
 
@@ -466,7 +468,7 @@ def connect_async(
 
     def client() -> Any:
         pool = redis.asyncio.BlockingConnectionPool.from_url(
-            rest, max_connections=POOL_SIZE, timeout=deadline, **settings
+            rest, max_connections=ASYNC_POOL_SIZE, timeout=deadline, **settings
         )
         return redis.asyncio.Redis(connection_pool=pool)
 
@@ -479,7 +481,23 @@ def _settings(deadline: float, *, asynchronous: bool = False) -> dict[str, Any]:
     # redis-py's default retries make a refused socket take seconds.
     retry: Any = redis.asyncio.retry.Retry(NoBackoff(), 0) if asynchronous else Retry(NoBackoff(), 0)
     limit = max(deadline, 0.05)
-    return {"socket_timeout": limit, "socket_connect_timeout": limit, "retry": retry, "protocol": 2}
+    return {
+        "socket_timeout": limit,
+        "socket_connect_timeout": limit,
+        "retry": retry,
+        "protocol": 2,
+        **_driver(),
+    }
+
+
+@cache
+def _driver() -> dict[str, Any]:
+    """Say once which library this is: redis-py would read its own package data for every connection."""
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:  # older than 7
+        return {}
+    return {"driver_info": DriverInfo(lib_version=redis.__version__)}
 
 
 def _cluster_settings(deadline: float) -> dict[str, Any]:
