@@ -1,4 +1,4 @@
-"""The curl lines of docs/http.md, run as they stand."""
+"""The curl lines of docs/http.md and of the README, run as they stand."""
 
 from __future__ import annotations
 
@@ -13,6 +13,26 @@ from tests.http.served import Served
 
 PAGE = Path(__file__).parents[2] / "docs" / "http.md"
 LINES = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+README = [
+    line
+    for line in re.findall(r"```sh\n(.*?)```", (PAGE.parents[1] / "README.md").read_text("utf-8"), re.DOTALL)
+    if "$SEMCACHE" in line
+]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl isn't installed")
+@pytest.mark.parametrize("line", README)
+def test_the_curl_lines_of_the_readme_run(served: Served, line: str) -> None:
+    ran = subprocess.run(
+        ["sh", "-euc", line.replace("curl ", "curl --fail-with-body --noproxy '*' ", 1)],
+        env={"SEMCACHE": served.origin, "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+    assert ran.returncode == 0, ran.stdout
+    assert "x-semcache-status: " in ran.stdout or '"matched":' in ran.stdout
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl isn't installed")
