@@ -152,6 +152,21 @@ def reversed_direction(text: str, rng: random.Random) -> str | None:
     return text[: match.start(2)] + b + text[match.end(2) : match.start(4)] + a + text[match.end(4) :]
 
 
+def exchanged(text: str, rng: random.Random) -> str | None:
+    """Two names, or two noun-like words, in each other's place: who does what to whom."""
+    names = [m for m in re.finditer(r"(?<![\w'])[A-Z][\w'-]+(?: [A-Z][\w'-]+)*", text) if m.start() > 0]
+    words = list(re.finditer(r"(?<=\b(?:the|his|her|our|its) )[a-z]{4,}\b|(?<=\bof )[a-z]{4,}\b", text))
+    runs = names if len(names) >= 2 else words
+    if len(runs) < 2:
+        return None
+    i = rng.randrange(len(runs) - 1)
+    first, second = runs[i], runs[rng.randrange(i + 1, len(runs))]
+    between = text[first.end() : second.start()]
+    if first.group().lower() == second.group().lower() or re.fullmatch(r",? (and|or|&) |, |/|-", between):
+        return None  # "A and B" is "B and A"
+    return text[: first.start()] + second.group() + between + first.group() + text[second.end() :]
+
+
 def negated(text: str, rng: random.Random) -> str | None:
     """ "not" put in or taken out."""
     out = re.search(
@@ -215,6 +230,7 @@ CHANGES: dict[str, tuple[Edit, float]] = {  # edit, weight of the draw
     "name": (name, 1.5),
     "half-day": (half_day, 3.0),
     "direction": (reversed_direction, 3.0),
+    "exchanged": (exchanged, 2.5),
     "negated": (negated, 0.5),
     "qualifier": (qualifier, 0.5),
     "question-word": (question_word, 0.5),

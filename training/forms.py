@@ -110,12 +110,28 @@ def typo(text: str, rng: random.Random) -> str | None:
     return text[:i] + text[i + 1 :]
 
 
+def moved(text: str, rng: random.Random) -> str | None:
+    """A leading "In 1990," or "for ...," put last, a trailing one put first, or "A and B" turned round."""
+    body, end = (text[:-1], text[-1]) if text[-1:] in ".?!" else (text, "")
+    both = re.search(r"\b([\w'-]+) (and|or) ([\w'-]+)$", body)
+    lead = re.match(r"((?:in|on|at|for|during|after|before|by|since) [^,]{2,40}), (.+)$", body, re.I)
+    tail = re.match(r"(.+[a-z]) ((?:in|on|during|since) (?:the )?[\w'-]+(?: \d{4})?)$", body)
+    if lead:
+        return f"{lead[2]} {lead[1][:1].lower()}{lead[1][1:]}{end}"
+    if both and "between" not in body:
+        return f"{body[: both.start()]}{both[3]} {both[2]} {both[1]}{end}"
+    if tail and rng.random() < 0.7:
+        return f"{tail[2]}, {tail[1]}{end}"
+    return None
+
+
 FORMS: dict[str, tuple[Edit, float]] = {
     "frame": (frame, 5.0),
     "contraction": (contraction, 2.0),
     "polite": (polite, 1.0),
     "punctuation": (punctuation, 0.5),
     "number-format": (number_format, 3.0),
+    "moved": (moved, 2.0),
     "typo": (typo, 0.7),
 }
 

@@ -115,6 +115,16 @@ _CAPS = {
 _EDITS = {"form_edits": 6_000, "meaning_edits": 7_000, "partner_edits": 5_000, "form_partners": 2_000}
 PRESETS = {
     "main": Mixture(caps=_CAPS, requests=9_000, **_EDITS),
+    "second": Mixture(  # for going on from a soup of two "main" runs
+        caps={**_CAPS, "advising": (1_000, 800), "wikisql": (192, 1_200), "ms-chitchat": (500, 800)},
+        requests=7_000,
+        written_times=3,
+        mined=5_000,
+        form_edits=4_000,
+        meaning_edits=7_000,
+        partner_edits=5_000,
+        form_partners=2_000,
+    ),
     "no-own": Mixture(caps=_CAPS, requests=0, written_times=0, **_EDITS),
     "share-alike": Mixture(
         caps={**_CAPS, "sgd": (5_000, 3_000), "spider-syn": (3_000, 2_500), "disfl-qa": (800, 3_000)},

@@ -133,10 +133,12 @@ class Cached:
 def pair_sets(data: Path, sample: int) -> dict[str, list[dict[str, Any]]]:
     """The pair sets that are judged; qqp and lcqmc as a sample of fixed seed."""
     qqp = list(read(data / "pairs_qqp.jsonl.gz"))
-    rng = random.Random(0)
+    drawn = random.Random(0).sample(qqp, 16_000)  # smaller samples are parts of this one
+    swap = list(read(data / "pairs_swap.jsonl.gz"))
     return {
-        "qqp": qqp if sample == 0 else rng.sample(qqp, min(sample, len(qqp))),
-        "swap en": [r for r in read(data / "pairs_swap.jsonl.gz") if r["lang"] == "en"],
+        "qqp": qqp if sample == 0 else drawn[:sample],
+        "swap": swap,
+        "swap en": [r for r in swap if r["lang"] == "en"],
         "slots": list(read(data / "pairs_slots.jsonl.gz")),
         "adversarial": list(read(data / "pairs_adversarial.jsonl.gz")),
         "pawsx en": [r for r in read(data / "pairs_pawsx.jsonl.gz") if r["lang"] == "en"],
@@ -261,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=root.parent / "shared" / "data")
     parser.add_argument("--cache", type=Path, default=root / ".cache" / "embeddings")
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the figures")
-    parser.add_argument("--sample", type=int, default=16_000, help="rows of qqp; 0 means all")
+    parser.add_argument("--sample", type=int, default=16_000, help="rows of qqp, at most 16000; 0 means all")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args(argv)
     reports = {}

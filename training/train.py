@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     checks = measures.aside_sets(aside, own_aside, seed=7)
     counts = {name: len(found) for name, found in checks.items()}
     encoder = Encoder(
-        args.base or base_folder(), max_length=args.max_length, frozen_layers=args.frozen_layers
+        args.start or base_folder(), max_length=args.max_length, frozen_layers=args.frozen_layers
     )
     near = mining.mined([*train_rows, *own_train], encoder, mixture.mined, 5, out / "mined.json")
     rows = mix.build(train_rows, [*own_train, *near], mixture, args.seed)
@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     texts = sorted({row.a for row in rows} | {row.b for row in rows})
     tokens = dict(zip(texts, encoder.token_ids(texts), strict=True))
     lengths = {text: len(ids) for text, ids in tokens.items()}
-    reference = Encoder(args.base or base_folder(), max_length=args.max_length).requires_grad_(False)
+    reference = Encoder(base_folder(), max_length=args.max_length).requires_grad_(False)
 
     head = torch.nn.Parameter(torch.tensor([math.log(15.0), 0.75]))
     body = [p for p in encoder.parameters() if p.requires_grad]
@@ -201,7 +201,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
     parser.add_argument("--data", type=Path, default=root.parent / "shared" / "data" / "train")
-    parser.add_argument("--base", type=Path, default=None, help="default: the packaged all-MiniLM-L6-v2")
+    parser.add_argument(
+        "--start", type=Path, default=None, help="folder to start from; default: all-MiniLM-L6-v2"
+    )
     parser.add_argument("--mixture", default="main", choices=sorted(mix.PRESETS))
     parser.add_argument("--share-alike", action="store_true", help="train on share-alike rows too")
     parser.add_argument("--steps", type=int, default=3000)
