@@ -3,7 +3,8 @@
 Knows: what each schema measures, and intervals. Leaves to others: reading (`evaluate_rows`),
 choosing numbers (`tune`), drawing and printing (`cli_evaluate`).
 
-The replay follows the cache: exact text first, then the nearest `CANDIDATES` stored prompts in
+Pairs are judged each alone by the matcher. The replay of traces, logs and prompts follows the cache:
+texts that the encoder can't tell apart match exactly only; otherwise exact text first, then the nearest `CANDIDATES` stored prompts in
 descending similarity, the first that the matcher passes is served. `wrong` needs a label that says
 which prompts may share an answer.
 """
@@ -20,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semcache.evaluate_rows import Request, Row, read_rows, request_of, schema_of
+from semcache.policy import Policy
 from semcache.protocols import Encoder, Matcher
 from semcache.types import Embeddings
 
@@ -124,6 +126,12 @@ class Vectors:
             self._blocks = [self._matrix]
         picked: Embeddings = self._matrix[[self._rows[t] for t in texts]]
         return picked
+
+
+def exact_only(encoder: Encoder, texts: Sequence[str]) -> list[bool]:
+    """Tell for each text whether the cache would match it exactly only, with the policy's defaults."""
+    most_unknown = Policy().max_unknown_share
+    return [limits.over_window or limits.unknown_share > most_unknown for limits in encoder.inspect(texts)]
 
 
 class Store:
@@ -348,7 +356,9 @@ def _replay_scope(
     """Replay the requests of one scope, adding to the counters."""
     order = {text: i for i, text in enumerate(dict.fromkeys(q.text for q in requests))}
     texts = list(order)
-    earlier = _earlier(vectors.of(texts))
+    embeddings = vectors.of(texts)
+    embeddings[exact_only(vectors.encoder, texts)] = 0.0  # neither looks for neighbours nor is one
+    earlier = _earlier(embeddings)
     stored: dict[int, str | None] = {}  # number of a stored text → its cluster
     seen: set[int] = set()
     clusters: set[str] = set()
