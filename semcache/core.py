@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 MAX_SCOPES = 200_000
 MAX_MIRROR = 100_000
 MAX_RECENT = 2_000
+MAX_PLAIN = 10_000
 MODEL_LOAD_TIMEOUT = 10.0  # seconds that the first put waits for the encoder
 WITHDRAWAL_TIMEOUT = 5.0  # seconds; a withdrawal is worth waiting for
 VERIFIED = 0.5  # least probability with which a verifier lets a hit pass
@@ -153,6 +154,7 @@ class Core:
         self.withdrawals = 0  # most that the store has counted
         self.counted_at = -math.inf  # monotonic clock when that was learnt
         self.went_back = False
+        self._plain_scopes: dict[tuple[bytes, str, str, str, str], tuple[str, str, tuple[str, ...]]] = {}
         self.limited: dict[str, float] = {}  # principal → monotonic clock until which she is refused
         self.epoch = ""
         self._mirror: dict[str, int] = {}
@@ -184,8 +186,7 @@ class Core:
         memo: Identity | None = request._memo.get(key)
         if memo is None:
             text = scope.exact_text(request.prompt)
-            scope_id = scope.scope_id(request, key)
-            id_ = scope.text_id(scope_id, text, key)
+            scope_id, place, generations = self._scope_of(request, key)
             digest = scope.text_digest(text)
             blocked = {digest}
             if request.user is not None:
@@ -193,12 +194,35 @@ class Core:
             memo = request._memo[key] = Identity(
                 text,
                 scope_id,
-                scope.entry_id(request.model, request.model_version, id_),
+                place + scope.text_id(scope_id, text, key),
                 digest,
-                scope.scope_generations(request),
+                generations,
                 frozenset(blocked),
             )
         return memo
+
+    def _scope_of(self, request: CacheRequest, key: bytes) -> tuple[str, str, tuple[str, ...]]:
+        """Return scope, beginning of the entry id, and generations; remembered for requests without a context."""
+        plain = None
+        if (
+            request.context is None
+            and request.tools is None
+            and not (request.params or request.media or request.segment or request.earlier_turns)
+        ):
+            plain = (key, request.tenant, request.model, request.model_version, request.endpoint)
+            known = self._plain_scopes.get(plain)
+            if known is not None:
+                return known
+        found = (
+            scope.scope_id(request, key),
+            scope.entry_id(request.model, request.model_version, ""),
+            scope.scope_generations(request),
+        )
+        if plain is not None:
+            if len(self._plain_scopes) > MAX_PLAIN:
+                self._plain_scopes.clear()
+            self._plain_scopes[plain] = found
+        return found
 
     def _identify(self, request: CacheRequest, left: Callable[[], float]) -> Steps[Identity]:
         identity = self.identify(request)

@@ -134,8 +134,21 @@ async def perform_async(step: Step, store: Any) -> Any:
 async def _patiently(future: asyncio.Future[Any], timeout: float) -> Any:
     """Wait without ever cancelling what is waited for: others may wait for it too."""
     if not future.done():
-        done, _ = await asyncio.wait((future,), timeout=timeout)
-        if not done:
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+
+        def wake(_: object = None) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        future.add_done_callback(wake)
+        timer = loop.call_later(timeout, wake)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+        if not future.done():
+            future.remove_done_callback(wake)
             future.add_done_callback(_nobody_waits)
             raise TimeoutError
     return future.result()
