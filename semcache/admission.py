@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from semcache.codec import encode_response
 from semcache.errors import InvalidRequestError, UndecodableError
+from semcache.freshness import KINDS, confident_share, traits
 from semcache.policy import Policy
 from semcache.protocols import TextLimits
 from semcache.types import CacheRequest, Response
@@ -24,7 +27,37 @@ def bypass(request: CacheRequest, policy: Policy) -> str | None:
         and temperature > policy.max_temperature
     ):
         return "bypass:temperature"
+    if policy.time_bound == "bypass" and time_bound(request, policy):
+        return "bypass:time_bound"
+    if (
+        policy.personal == "bypass"
+        and not request.segment
+        and request.user is None
+        and request.subject is None
+        and traits(request.prompt).personal
+    ):
+        return "bypass:personal"
     return None
+
+
+def time_bound(request: CacheRequest, policy: Policy) -> bool:
+    """Return whether the answer is bound to this moment, by the prompt's wording; a kind overrides that."""
+    return policy.time_bound != "ignore" and request.kind is None and bool(traits(request.prompt).time_bound)
+
+
+def aged(request: CacheRequest, policy: Policy) -> CacheRequest:
+    """Return what is asked of a neighbour: one bound to this moment isn't answered by what was stored before it."""
+    if not time_bound(request, policy):
+        return request
+    age = policy.time_bound_ttl if request.max_age is None else min(request.max_age, policy.time_bound_ttl)
+    return replace(request, max_age=age)
+
+
+def owner(request: CacheRequest, policy: Policy) -> tuple[str, str] | None:
+    """Return (user, subject) whose alone the answer is, by the prompt's wording; None if people share it."""
+    if policy.personal == "share" or (request.user is None and request.subject is None):
+        return None
+    return (request.user or "", request.subject or "") if traits(request.prompt).personal else None
 
 
 def exact_only(request: CacheRequest, policy: Policy) -> str | None:
@@ -61,13 +94,28 @@ def unreadable(limits: TextLimits, policy: Policy) -> str | None:
     return None
 
 
-def ttl_of(response: Response, kind: str | None, ttl: float | None, policy: Policy) -> float | None:
+def ttl_of(
+    request: CacheRequest,
+    response: Response,
+    policy: Policy,
+    *,
+    kind: str | None,
+    ttl: float | None,
+    confidence: float | None,
+) -> float | None:
     """Return the seconds that an answer lives; None for ever.
 
-    A ttl from the caller wins; else the kind's, else the policy's. An empty answer never outlives `empty_ttl`.
+    A ttl from the caller wins; else the kind's, else the policy's, which a time-bound prompt and a doubtful
+    answer shorten. An empty answer never outlives `empty_ttl`.
     """
     if ttl is None:
-        ttl = policy.kinds[kind] if kind is not None and kind in policy.kinds else policy.ttl
+        ttl = policy.ttl
+        if kind is not None:
+            ttl = policy.kinds[kind] if kind in policy.kinds else KINDS.get(kind, ttl)
+        elif time_bound(request, policy):
+            ttl = policy.time_bound_ttl if ttl is None else min(ttl, policy.time_bound_ttl)
+        if ttl is not None:
+            ttl *= confident_share(confidence, policy.min_confidence, policy.unsure_ttl)
     if not response.text and not response.data:
         return policy.empty_ttl if ttl is None else min(ttl, policy.empty_ttl)
     return ttl

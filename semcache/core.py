@@ -183,7 +183,8 @@ class Core:
         if self._secrets is None:
             return None
         key = self._secrets.scope
-        memo: Identity | None = request._memo.get(key)
+        name = (key, self.policy.personal)
+        memo: Identity | None = request._memo.get(name)
         if memo is None:
             text = scope.exact_text(request.prompt)
             scope_id, place, generations = self._scope_of(request, key)
@@ -191,7 +192,7 @@ class Core:
             blocked = {digest}
             if request.user is not None:
                 blocked.add(f"{digest}@{principal_digest(request.user)}")
-            memo = request._memo[key] = Identity(
+            memo = request._memo[name] = Identity(
                 text,
                 scope_id,
                 place + scope.text_id(scope_id, text, key),
@@ -204,8 +205,10 @@ class Core:
     def _scope_of(self, request: CacheRequest, key: bytes) -> tuple[str, str, tuple[str, ...]]:
         """Return scope, beginning of the entry id, and generations; remembered for requests without a context."""
         plain = None
+        owner = admission.owner(request, self.policy)
         if (
-            request.context is None
+            owner is None
+            and request.context is None
             and request.tools is None
             and not (request.params or request.media or request.segment or request.earlier_turns)
         ):
@@ -214,7 +217,7 @@ class Core:
             if known is not None:
                 return known
         found = (
-            scope.scope_id(request, key),
+            scope.scope_id(request, key, owner),
             scope.entry_id(request.model, request.model_version, ""),
             scope.scope_generations(request),
         )
@@ -621,9 +624,10 @@ class Core:
         names: list[tuple[str, ...]],
     ) -> Steps[Decision]:
         verdicts: list[Verdict] = []
+        asked = admission.aged(look.request, self.policy)
         while candidates:
             judged = decide(
-                look.request, identity.scope, candidates, clock, generations=names, blocked=identity.blocked,
+                asked, identity.scope, candidates, clock, generations=names, blocked=identity.blocked,
                 stale_allowed=self._stale_allowed(look.request), judge=self._judge(look, identity),
                 every=look.report is not None,
             )  # fmt: skip
@@ -833,7 +837,8 @@ class Core:
         data = admission.storable(request, response, policy, confidence)
         if isinstance(data, str):
             return Stored(data)
-        ttl = admission.ttl_of(response, kind, ttl, policy)
+        sure = response.confidence if confidence is None else confidence
+        ttl = admission.ttl_of(request, response, policy, kind=kind, ttl=ttl, confidence=sure)
         if ttl == 0:
             return Stored("no_store")
         if not self.breaker.admits():
@@ -858,7 +863,6 @@ class Core:
             look.identity = identity
             if not self.epoch:
                 yield from self._read(look, (), None)
-            sure = response.confidence if confidence is None else confidence
             draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
             self.expect_own(identity.entry_id)
             reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
@@ -1016,7 +1020,9 @@ class Core:
         if known is not None:
             return known.entry_id
         return scope.text_id(
-            scope.scope_id(request, self._offer), scope.exact_text(request.prompt), self._offer
+            scope.scope_id(request, self._offer, admission.owner(request, self.policy)),
+            scope.exact_text(request.prompt),
+            self._offer,
         )
 
     def _fly(

@@ -52,6 +52,15 @@ class Policy:
         sweep_every: Seconds between clean-ups, by one process at a time; 0 turns them off.
         max_generations: Tag invalidations that are remembered one by one; older ones are folded into a
             floor below which everything is stale.
+        kinds: Kind of answer → ttl in seconds, None for ever; on top of `freshness.KINDS` (faq, chat, search, volatile).
+        time_bound: What becomes of prompts that are bound to this moment ("weather today"), where neither a ttl nor a
+            kind was given: ``shorten`` (they live, and are answered by neighbours, `time_bound_ttl` seconds),
+            ``bypass`` or ``ignore``.
+        time_bound_ttl: Seconds that such an answer holds.
+        personal: What becomes of prompts about the person or place that asks ("my order", "near me") without user,
+            subject or segment: ``bypass``, or ``share`` with everybody. With a user or subject they are hers alone.
+        unsure_ttl: Share of its ttl that an answer of confidence `min_confidence` gets, rising evenly to all of it at
+            confidence 1, in [0, 1]; an answer of unknown confidence, or with a ttl of its own, isn't shortened.
         single_flight: Whether concurrent callers with the same request share one call to the model.
         flight_timeout: Seconds a caller waits for another's call before it makes its own.
     """
@@ -90,7 +99,11 @@ class Policy:
     sweep_every: float = 300.0
     max_generations: int = 200_000
     flight_timeout: float = 60.0
-    kinds: Mapping[str, float | None] = field(default_factory=dict)  # kind → ttl in seconds
+    kinds: Mapping[str, float | None] = field(default_factory=dict)
+    time_bound: Literal["shorten", "bypass", "ignore"] = "shorten"
+    time_bound_ttl: float = 60.0
+    personal: Literal["bypass", "share"] = "bypass"
+    unsure_ttl: float = 0.25
 
     def __post_init__(self) -> None:
         if self.threshold is not None:
@@ -108,11 +121,12 @@ class Policy:
             "tombstone_ttl",
             "fence_ttl",
             "flight_timeout",
+            "time_bound_ttl",
         ):
             _number(name, getattr(self, name), 0.0, math.inf, none=name == "ttl")
         for kind, ttl in self.kinds.items():
             _number(f"kinds[{kind!r}]", ttl, 0.0, math.inf, none=True)
-        for name in ("max_unknown_share", "min_confidence"):
+        for name in ("max_unknown_share", "min_confidence", "unsure_ttl"):
             _number(name, getattr(self, name), 0.0, 1.0)
         _number("ttl_jitter", self.ttl_jitter, 0.0, 0.99)
         for name, least in (
@@ -129,10 +143,16 @@ class Policy:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ConfigurationError(f"Policy.{name} is {value!r}, expected an int of {least} or more")
-        if self.durability not in ("memory", "local", "replicas"):
-            raise ConfigurationError(
-                f"Policy.durability is {self.durability!r}, expected 'memory', 'local' or 'replicas'"
-            )
+        _choice("durability", self.durability, ("memory", "local", "replicas"))
+        _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))
+        _choice("personal", self.personal, ("bypass", "share"))
+
+
+def _choice(name: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise ConfigurationError(
+            f"Policy.{name} is {value!r}, expected {', '.join(map(repr, words[:-1]))} or {words[-1]!r}"
+        )
 
 
 def _number(name: str, value: object, least: float, most: float, *, none: bool = False) -> None:

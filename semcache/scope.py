@@ -81,13 +81,18 @@ def scope_fields(request: CacheRequest) -> dict[str, JsonValue]:
     }
 
 
-def scope_id(request: CacheRequest, scope_key: bytes) -> str:
+def scope_id(request: CacheRequest, scope_key: bytes, owner: tuple[str, str] | None = None) -> str:
     """Return the keyed digest of the request's scope, 32 hex digits.
+
+    Args:
+        owner: (user, subject) whose alone the answer is; None if people share it.
 
     Raises:
         InvalidRequestError: A field holds something that isn't JSON, or a lone surrogate.
     """
     fields = canonical(scope_fields(request))
+    if owner is not None:
+        fields = [fields, owner]
     text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return hmac.digest(scope_key, b"scope" + _SEPARATOR + _bytes(text), "sha256")[:16].hex()
 
