@@ -265,7 +265,9 @@ def _streamed_reply(response: Any, chunks: Any, close: Callable[[], Any]) -> Rep
 
 
 def _whole_reply(lib: ModuleType, response: Any, raw: bytes) -> Reply:
-    content = lib.Response(response.status_code, headers=response.headers, content=raw).content
+    content = raw
+    if "content-encoding" in response.headers:
+        content = lib.Response(response.status_code, headers=response.headers, content=raw).content
     return Reply(
         response.status_code, _pairs(response), body=raw, content=content, extensions=_extensions(response)
     )

@@ -39,7 +39,7 @@ def wrap_openai(
     Raises:
         ConfigurationError: It isn't such a client, the cache doesn't fit, or the client has another cache already.
     """
-    http: Any = client if hasattr(client, "_transport") else getattr(client, "_client", None)
+    http: Any = getattr(client, "_client", client)  # older SDKs have a _transport of their own beside it
     if not hasattr(http, "_transport") or not hasattr(http, "_mounts"):
         raise ConfigurationError(
             f"client is {type(client).__name__}, expected an OpenAI client or its HTTP client (httpx2 or httpx)"
