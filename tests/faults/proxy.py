@@ -84,6 +84,7 @@ class Proxy:
     def _up(self, client: socket.socket, server: socket.socket) -> None:
         try:
             while data := client.recv(65536):
+                self._hear(client, data)
                 if self.mood == "hang":
                     continue
                 server.sendall(data)
@@ -94,6 +95,8 @@ class Proxy:
     def _down(self, client: socket.socket, server: socket.socket) -> None:
         try:
             while data := server.recv(65536):
+                if self._keeps_back(client, data):
+                    continue
                 if self.mood == "slow":
                     time.sleep(self.delay)
                 if self.mood == "cut":
@@ -105,6 +108,13 @@ class Proxy:
         except OSError:
             pass  # one side is gone; so is the other below
         self._end(client, server)
+
+    def _hear(self, client: socket.socket, data: bytes) -> None:
+        """See a request; for subclasses."""
+
+    def _keeps_back(self, client: socket.socket, data: bytes) -> bool:
+        """Return whether a reply is swallowed; for subclasses."""
+        return False
 
     def _end(self, *sockets: socket.socket) -> None:
         with self._lock:
