@@ -21,10 +21,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import hnswlib
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
@@ -59,8 +59,8 @@ def texts() -> Iterator[str]:
                 yield from (row[field] for field in ("text", "a", "b") if field in row)
 
 
-def embed(count: int, kept: Path | None) -> tuple[Rows, float]:
-    """Return so many embeddings of different questions, and the encoder's batch rate in rows a second."""
+def embed(count: int, kept: Path) -> float:
+    """Keep so many embeddings of different questions; return the encoder's batch rate, rows a second."""
     different = sorted(set(texts()))
     order = np.random.default_rng(0).permutation(len(different))[: count + count // 20]
     sample = [different[i] for i in order]
@@ -69,17 +69,23 @@ def embed(count: int, kept: Path | None) -> tuple[Rows, float]:
     start = time.perf_counter()
     encoder.encode(sample[:2048])
     rate = 2048 / (time.perf_counter() - start)
-    if kept is not None and kept.exists():
-        rows: Rows = np.load(kept)
-    else:
-        rows = np.concatenate([encoder.encode(sample[i : i + 256]) for i in range(0, len(sample), 256)])
-        if kept is not None:
-            np.save(kept, rows)
+    if not kept.exists():
+        np.save(
+            kept, np.concatenate([encoder.encode(sample[i : i + 256]) for i in range(0, len(sample), 256)])
+        )
+    return rate
+
+
+def load(count: int, kept: Path) -> Rows:
+    """Return so many different embeddings."""
+    rows: Rows = np.load(kept)
     rows = rows[np.linalg.norm(rows, axis=1) > 0.5]
     rows = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
     if len(rows) < count:
-        sys.exit(f"only {len(rows)} different embeddings, expected {count}: remove {kept}, or ask for fewer")
-    return rows, rate
+        sys.exit(
+            f"{kept} holds {len(rows)} different embeddings, expected {count}: remove it, or ask for fewer"
+        )
+    return rows[:count].copy()
 
 
 def percentiles(run: Callable[[int], object], *, count: int = 0, seconds: float = 0.0) -> Figures:
@@ -129,9 +135,16 @@ def crossing(rows: Rows) -> list[Figures]:
     return found
 
 
-def at_size(rows: Rows, queries: Rows, rate: float, seconds: float) -> tuple[Figures, AdaptiveIndex]:
+def at_size(rows: Rows, queries: Rows, rate: float, seconds: float) -> Figures:
     """Measure one scope of so many rows."""
     count = len(rows)
+    warm = AdaptiveIndex(
+        rows.shape[1], graph_from=64
+    )  # what imports and the first thread take isn't the rows'
+    warm.add("s", keys(200), rows[:200], [None] * 200)
+    warm.settle()
+    warm.close()
+    del warm
     before = resident()
     index = AdaptiveIndex(rows.shape[1])
     start = time.perf_counter()
@@ -155,7 +168,7 @@ def at_size(rows: Rows, queries: Rows, rate: float, seconds: float) -> tuple[Fig
     }
     figures["while_adding"] = while_adding(index, queries, rate, seconds)
     index.settle()
-    return figures, index
+    return {**figures, "snapshot": snapshots(index, figures["graph_built_s"])}
 
 
 def recall(index: AdaptiveIndex, rows: Rows, queries: Rows) -> float:
@@ -204,11 +217,10 @@ def scopes_of_1000(rows: Rows, queries: Rows) -> Figures:
     }
 
 
-def many_scopes(dim: int) -> Figures:
-    """Measure 100,000 scopes of one row, in a process of their own for its memory."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--scopes-of-one", str(dim)], capture_output=True, check=True
-    )
+def apart(*arguments: object) -> Figures:
+    """Return the figures of a part that runs in a process of its own, for its memory."""
+    command = [sys.executable, __file__, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     figures: Figures = json.loads(done.stdout)
     return figures
 
@@ -268,42 +280,68 @@ def main() -> None:
     parser.add_argument("--embeddings", type=Path, help="file that keeps the embeddings")
     parser.add_argument("--seconds", type=float, default=10.0, help="of searching while rows are added")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--scopes-of-one", type=int, metavar="DIM", help=argparse.SUPPRESS)
+    parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.scopes_of_one:
-        print(json.dumps(scopes_of_one(options.scopes_of_one)))
-        return
+    with threadpool_limits(1, user_api="blas"):
+        if options.part:
+            print(json.dumps(part(*options.part)))
+        elif options.embeddings is not None:
+            everything(options, options.embeddings)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                everything(options, Path(folder) / "embeddings.npy")
+
+
+def part(name: str, *arguments: str) -> Figures:
+    """Measure one part, in a process of its own."""
+    if name == "scopes":
+        return scopes_of_one(int(arguments[0]))
+    size, rate, seconds, kept = (
+        int(arguments[0]),
+        float(arguments[1]),
+        float(arguments[2]),
+        Path(arguments[3]),
+    )
+    rows = load(size + QUERIES, kept)
+    return at_size(rows[:-QUERIES], rows[-QUERIES:], rate, seconds)
+
+
+def everything(options: argparse.Namespace, kept: Path) -> None:
+    """Measure, and say each part as it comes."""
 
     def say(name: str, figures: object) -> None:
+        report[name] = figures
         if not options.json:
             print(f"{name}: {json.dumps(figures)}", flush=True)
 
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    report: Figures = {
-        "machine": machine,
-        "numpy": np.__version__,
-        "hnswlib": getattr(hnswlib, "__version__", "?"),
-        "graph": {"M": M, "ef_construction": EF_CONSTRUCTION, "ef": [EF, EF_LARGE], "from_rows": GRAPH_FROM},
-        "k": K,
-    }
-    with threadpool_limits(1, user_api="blas"):
-        rows, rate = embed(max(options.sizes) + QUERIES, options.embeddings)
-        rows, queries = rows[:-QUERIES], rows[-QUERIES:]
-        report |= {"dim": rows.shape[1], "encoder_rows_per_s": round(rate)}
-        say("setting", report)
-        report["flat_or_graph"] = crossing(rows)
-        say("flat or graph", report["flat_or_graph"])
-        report["scopes"] = scopes_of_1000(rows, queries)
-        say("ten scopes or one", report["scopes"])
-        report["many_scopes"] = many_scopes(rows.shape[1])
-        say("many scopes", report["many_scopes"])
-        report["sizes"] = []
-        for size in options.sizes:
-            figures, index = at_size(rows[:size], queries, rate, options.seconds)
-            figures["snapshot"] = snapshots(index, figures["graph_built_s"])
-            report["sizes"].append(figures)
-            say("one scope", figures)
-            index.close()
+    report: Figures = {}
+    rate = embed(max(options.sizes) + QUERIES, kept)
+    rows = load(min(max(options.sizes), 20_000) + QUERIES, kept)
+    dim = rows.shape[1]
+    say(
+        "setting",
+        {
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "hnswlib": version("hnswlib"),
+            "graph": {
+                "M": M,
+                "ef_construction": EF_CONSTRUCTION,
+                "ef": [EF, EF_LARGE],
+                "from_rows": GRAPH_FROM,
+            },
+            "dim": dim,
+            "k": K,
+            "encoder_rows_per_s": round(rate),
+        },
+    )
+    say("flat_or_graph", crossing(rows))
+    say("ten_scopes_or_one", scopes_of_1000(rows[:-QUERIES], rows[-QUERIES:]))
+    del rows
+    say("scopes_of_one_row", apart("--part", "scopes", dim))
+    for size in options.sizes:
+        say(f"one_scope_of_{size}", apart("--part", "size", size, rate, options.seconds, kept))
     if options.json:
         print(json.dumps(report, indent=2))
 

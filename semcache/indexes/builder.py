@@ -13,12 +13,15 @@ from collections.abc import Callable
 from threading import Condition, Thread, current_thread
 from typing import Protocol
 
+_TURN = 0.02  # seconds of building before others have their turn
+_LATER = 0.02  # seconds after which to look again for a better moment
+
 
 class Buildable(Protocol):
     """Something that is built in small steps."""
 
     def build(self) -> bool:
-        """Do one step. Returns whether more waits."""
+        """Do one step. Returns whether it did something and more waits that it would do now."""
         ...
 
     def work_waits(self) -> bool:
@@ -32,23 +35,23 @@ class Builder:
     Args:
         reap: Called about every `every` seconds; returns False to end the thread.
         every: Seconds; on a monotonic clock.
-        rest: Called when nothing waits any more.
+        rest: Called when nothing waits any more, or for a better moment only.
     """
 
     def __init__(self, reap: Callable[[], bool], *, every: float, rest: Callable[[], None]) -> None:
         self._reap = reap
         self._rest = rest
         self._every = every
-        self._waiting: dict[int, Buildable] = {}
+        self._waiting: dict[int, tuple[Buildable, float]] = {}  # with the time from which it may be built
+        self._stopped = False
         self.renew()
 
     def renew(self) -> None:
         """Forget the thread, which isn't there in a forked child; what waits still waits."""
         self._changed = Condition()
         self._thread: Thread | None = None
-        self._stopped = False
         self._busy = False
-        if self._waiting:
+        if self._waiting and not self._stopped:
             self._start()
 
     def _start(self) -> None:
@@ -58,8 +61,8 @@ class Builder:
     def wake(self, buildable: Buildable | None = None) -> None:
         """Make sure the thread runs, and that it comes to `buildable`."""
         with self._changed:
-            if buildable is not None and id(buildable) not in self._waiting:
-                self._waiting[id(buildable)] = buildable
+            if buildable is not None:
+                self._waiting[id(buildable)] = (buildable, 0.0)
                 self._changed.notify_all()
             if not self._stopped and (self._thread is None or not self._thread.is_alive()):
                 self._start()
@@ -92,26 +95,35 @@ class Builder:
                 next_reap = time.monotonic() + self._every
 
     def _next(self, next_reap: float) -> Buildable | None:
+        """Wait for what comes next; None if that is to stop or to reap."""
         with self._changed:
-            while not self._waiting and not self._stopped:
-                if not self._changed.wait(max(0.0, next_reap - time.monotonic())):
+            while not self._stopped:
+                now = time.monotonic()
+                soonest = next_reap
+                for buildable, due in self._waiting.values():
+                    if due <= now:
+                        self._busy = True
+                        return buildable  # left in place: a forked child must find it
+                    soonest = min(soonest, due)
+                if next_reap <= now:
                     return None
-            if self._stopped:
-                return None
-            self._busy = True
-            return self._waiting[next(iter(self._waiting))]  # left in place: a forked child must find it
+                self._changed.wait(soonest - now)
+        return None
 
     def _step(self, buildable: Buildable) -> None:
-        until = time.monotonic() + 0.02
-        while buildable.build() and not self._stopped and time.monotonic() < until:
-            pass
+        until = time.monotonic() + _TURN
+        more = True
+        while more and not self._stopped and time.monotonic() < until:
+            more = buildable.build()
         with self._changed:
             del self._waiting[id(buildable)]
-            if buildable.work_waits():
-                self._waiting[id(buildable)] = buildable  # behind the others
-            idle = not self._waiting
-        if idle:
+            if buildable.work_waits():  # behind the others
+                due = 0.0 if more else time.monotonic() + _LATER
+                self._waiting[id(buildable)] = (buildable, due)
+            done = not self._waiting
+        if not more:
             self._rest()
+        if done:
             _give_back()
         with self._changed:
             self._busy = False

@@ -21,14 +21,16 @@ from semcache.indexes.integrity import State
 from semcache.indexes.rows import Moved, Scored, Times
 from semcache.types import Embedding, Embeddings
 
-GRAPH_FROM = 1536
-"""Rows from which a scope gets a graph: where scanning costs more than a graph's search (bench_index)."""
+GRAPH_FROM = 1024
+"""Rows from which a scope gets a graph. Scanning costs as much as a graph's search at 600 rows on a busy
+machine and at 1,300 on a quiet one (bench_index); a graph costs memory and time to build as well."""
 
 YOUNG = 8192  # rows of a young graph; inserting into it is several times cheaper than into 100,000
 TAIL = 512  # rows beside a graph from which the tail is moved
 _REST = 64  # rows down to which it is moved then
 _SLICE = 64  # rows per lock
 _MAPPED = 33 << 20  # bytes; blocks of this size go back to the system once freed, glibc keeps smaller ones
+_QUIET = 0.02  # seconds without a search after which rows move to the large graph
 _RETRY = 60.0  # seconds after which building is tried again once it failed
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class GraphRows:
         dim: Length of an embedding.
         graph_from: Rows from which there is a graph; back below half of it there is none.
         young: Rows of a young graph.
+        quiet: Seconds without a search for which moves to the large graph wait, while searches keep coming:
+            each would make some of them wait for about as long as they take.
         wake: Called when there is something to build.
         make: Makes a graph of a dim and a capacity in rows.
     """
@@ -51,12 +55,14 @@ class GraphRows:
         *,
         graph_from: int = GRAPH_FROM,
         young: int = YOUNG,
+        quiet: float = _QUIET,
         wake: Callable[[GraphRows], None] = lambda _: None,
         make: Callable[[int, int], Graph] = Graph,
     ) -> None:
         self._dim = dim
         self._graph_from = graph_from
         self._young = young
+        self._quiet = quiet
         self._wake = wake
         self._make = make
         self._lock = Lock()  # puts, removals and the last step of a move
@@ -67,6 +73,7 @@ class GraphRows:
         self._draining = False
         self._retired = False
         self._retry_at = 0.0  # monotonic seconds
+        self._searched_at = 0.0  # monotonic seconds
 
     def put(self, keys: Sequence[str], rows: Embeddings, expires: Times) -> bool:
         """Add or replace checked rows. False, and nothing more done, if the scope moved elsewhere."""
@@ -103,6 +110,7 @@ class GraphRows:
 
     def search(self, query: Embedding, k: int, *, now: float, least: float) -> list[Scored]:
         """Return at least the k best live rows, unordered; a row on its way may be there twice."""
+        self._searched_at = time.monotonic()
         returned = self._returned
         found = self._tail.search(query, k, now=now, least=least)
         looked: tuple[Graph, ...] = ()
@@ -167,31 +175,42 @@ class GraphRows:
         return graph.garbage > 64 and graph.garbage > len(graph) // 2
 
     def build(self) -> bool:
-        """Do a small part of what there is to do. Returns whether more waits."""
+        """Do a small part of what there is to do. Returns whether it did, and more waits."""
         with self._building:
-            if self.work_waits():
-                try:
-                    self._build()
-                except (RuntimeError, MemoryError) as error:
-                    self._retry_at = time.monotonic() + _RETRY
-                    _log.error("building the graph of a scope of %d rows failed: %s", len(self), error)
-            return self.work_waits()
+            if not self.work_waits():
+                return False
+            try:
+                done = self._build()
+            except (RuntimeError, MemoryError) as error:
+                self._retry_at = time.monotonic() + _RETRY
+                _log.error("building the graph of a scope of %d rows failed: %s", len(self), error)
+                return False
+            return done and self.work_waits()
 
-    def _build(self) -> None:
+    def _build(self) -> bool:
         for graph in self._graphs:
             if graph.to_mark >= _SLICE:
                 graph.mark()
         self._graphs = tuple(graph for graph in self._graphs if len(graph) or graph is self._graphs[-1])
         if len(self) < self._graph_from // 2:
             self._flatten()
-            return
+            return True
         self._draining = self._tail_waits()
         if self._draining:
             self._move_tail(self._graphs[0] if self._has_young() else self._add_young())
         elif self._graphs and self._worn(self._graphs[-1]):
             self._graphs = (*self._graphs, self._make(self._dim, max(64, len(self) * 5 // 4)))
         elif len(self._graphs) > 1:
+            if self._better_later():
+                return False
             self._move(self._graphs[0], self._graphs[-1])
+        return True
+
+    def _better_later(self) -> bool:
+        """Whether moving rows to the large graph can wait for a moment without searches."""
+        if len(self._graphs) > 3 or any(g.used > self._young and self._worn(g) for g in self._graphs):
+            return False
+        return time.monotonic() - self._searched_at < self._quiet
 
     def _has_young(self) -> bool:
         return bool(self._graphs) and self._graphs[0].used < self._young

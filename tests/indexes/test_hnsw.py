@@ -17,7 +17,7 @@ def never(count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def filled(embeddings: Embeddings, *, graph_from: int = 64, young: int = 128) -> GraphRows:
-    rows = GraphRows(embeddings.shape[1], graph_from=graph_from, young=young)
+    rows = GraphRows(embeddings.shape[1], graph_from=graph_from, young=young, quiet=0.0)
     rows.put(names(len(embeddings)), embeddings, never(len(embeddings)))
     return rows
 
@@ -223,6 +223,22 @@ def test_a_row_replaced_between_tail_and_graph_is_found_all_the_same(same: bool)
     rows._graphs[0].armed = True  # type: ignore[attr-defined]
 
     assert best(rows, newer) == ["k200"]
+
+
+def test_moves_to_the_large_graph_wait_while_searches_keep_coming_but_not_for_ever() -> None:
+    embeddings = random_units(1400)
+    rows = GraphRows(16, graph_from=64, young=128, quiet=1e9)
+    for start in range(0, 1400, 100):
+        rows.put(names(1400)[start : start + 100], embeddings[start : start + 100], never(100))
+        rows.search(embeddings[0], 1, now=0.0, least=-1.0)
+        build(rows)
+        assert len(rows._graphs) <= 4  # more of them are worse than the moves
+
+    assert len(rows._graphs) > 1
+    assert all(best(rows, embeddings[i]) == [f"k{i}"] for i in range(0, 1400, 7))
+    rows._searched_at = -1e10  # a long time ago
+    build(rows)
+    assert len(rows._graphs) == 1
 
 
 def test_large_graphs_look_at_more_candidates() -> None:
