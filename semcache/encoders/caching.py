@@ -113,7 +113,8 @@ def dequantise(data: bytes, dim: int) -> Embedding | None:
             return None
     elif len(data) == _SCALE.itemsize * dim:
         values = np.frombuffer(data, _SCALE).astype(np.float32)
-        if not np.abs(np.linalg.norm(values) - 1.0) < NORM_TOLERANCE:  # NaN compares false
+        # In float64, whose squares don't overflow for any bytes; NaN compares false.
+        if not np.abs(np.linalg.norm(values.astype(np.float64)) - 1.0) < NORM_TOLERANCE:
             return None
     else:
         return None

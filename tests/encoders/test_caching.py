@@ -234,3 +234,7 @@ def test_a_fork_while_threads_use_it_leaves_it_usable() -> None:
     thread.join()
 
     assert codes == [0] * 10
+
+
+def test_bytes_of_huge_numbers_are_no_embedding() -> None:
+    assert dequantise(np.full(4, 3e38, dtype="<f4").tobytes(), 4) is None
