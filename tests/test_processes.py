@@ -71,6 +71,8 @@ def test_a_withdrawal_elsewhere_drops_the_local_copy(make: Callable[..., Facade]
     entry_id = writer.put("apple", "a fruit", tags={"t"}).entry_id
     reader.lookup("apple")
     assert reader.lookup("apple").tier == "local"
+    # Until its follower has noted a position, a process relies on the bound alone.
+    assert within(5.0, lambda: reader.cache._core.followed is not None)
     writer.invalidate(entry_ids=[entry_id])
     by_name = within(5.0, lambda: isinstance(reader.lookup("apple"), Miss))
     writer.restore(entry_id)
