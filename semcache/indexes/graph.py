@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -132,12 +133,6 @@ class Graph:
                 found.append((-similarity, key))
         return found, ghosts
 
-    def batch(self) -> int:
-        """Return how many rows to insert at a time, so that searches don't wait for long."""
-        if not self._row_seconds:
-            return 8
-        return max(1, min(64, int(_HOLD / self._row_seconds)))
-
     def reserve(self, rows: int) -> None:
         """Make room for so many more rows; searches wait for some milliseconds."""
         need = len(self._keys) + rows
@@ -147,7 +142,10 @@ class Graph:
             self.capacity = capacity
 
     def insert(self, rows: Embeddings) -> range:
-        """Insert checked rows that nobody can find yet; returns their labels for `adopt` or `discard`."""
+        """Insert checked rows that nobody can find yet; returns their labels for `adopt` or `discard`.
+
+        Searches are let in between about every millisecond's worth of rows.
+        """
         _check_shape(rows, self._dim)
         self.reserve(len(rows))
         labels = range(len(self._keys), len(self._keys) + len(rows))
@@ -156,16 +154,23 @@ class Graph:
                 self._expires = grown(self._expires, labels.stop)
             self._keys.extend([None] * len(rows))
             self._prints.extend([0] * len(rows))
-        self._gate.begin_change()
-        try:
-            start = time.perf_counter()
-            self._native.add_items(rows, np.arange(labels.start, labels.stop), num_threads=1)
-            seconds = (time.perf_counter() - start) / len(rows)
-            self._native.set_ef(ef_for(labels.stop))
-        finally:
-            self._gate.end_change()
-        self._row_seconds = 0.8 * (self._row_seconds or seconds) + 0.2 * seconds
+        done = 0
+        while done < len(rows):
+            part = rows[done : done + self._at_once()]
+            self._gate.change(partial(self._insert, part, labels.start + done))
+            done += len(part)
         return labels
+
+    def _at_once(self) -> int:
+        """Return how many rows to insert while searches wait."""
+        return max(1, min(64, int(_HOLD / self._row_seconds))) if self._row_seconds else 8
+
+    def _insert(self, rows: Embeddings, first: int) -> None:
+        start = time.perf_counter()
+        self._native.add_items(rows, np.arange(first, first + len(rows)), num_threads=1)
+        self._native.set_ef(ef_for(first + len(rows)))
+        seconds = (time.perf_counter() - start) / len(rows)
+        self._row_seconds = 0.8 * (self._row_seconds or seconds) + 0.2 * seconds
 
     def adopt(self, label: int, key: str, row: Embedding, expires: float) -> None:
         """Give an inserted row its key: from now on it is found."""

@@ -29,6 +29,7 @@ YOUNG = 8192  # rows of a young graph; inserting into it is several times cheape
 TAIL = 512  # rows beside a graph from which the tail is moved
 _REST = 64  # rows down to which it is moved then
 _SLICE = 64  # rows per lock
+_MOVED = 16  # rows moved at a time
 _MAPPED = 33 << 20  # bytes; blocks of this size go back to the system once freed, glibc keeps smaller ones
 _QUIET = 0.02  # seconds without a search after which rows move to the large graph
 _RETRY = 60.0  # seconds after which building is tried again once it failed
@@ -224,7 +225,7 @@ class GraphRows:
         return graph
 
     def _move_tail(self, target: Graph) -> None:
-        keys, rows, expires = self._tail.last(min(target.batch(), self._young - target.used))
+        keys, rows, expires = self._tail.last(min(_MOVED, self._young - target.used))
         if not keys:
             return
         labels = target.insert(rows)
@@ -237,7 +238,7 @@ class GraphRows:
                     target.discard(label)
 
     def _move(self, source: Graph, target: Graph) -> None:
-        sources, keys, rows, expires = source.next_rows(target.batch())
+        sources, keys, rows, expires = source.next_rows(_MOVED)
         if not keys:
             return
         labels = target.insert(rows)
