@@ -22,8 +22,8 @@ from semcache.indexes.rows import Moved, Scored, Times
 from semcache.types import Embedding, Embeddings
 
 GRAPH_FROM = 1024
-"""Rows from which a scope gets a graph. Scanning costs as much as a graph's search at 600 rows on a busy
-machine and at 1,300 on a quiet one (bench_index); a graph costs memory and time to build as well."""
+"""Rows from which a scope gets a graph. Scanning costs as much as a graph's search at about 700 rows
+(bench_index, 512 dimensions); a graph costs memory and time to build as well."""
 
 YOUNG = 8192  # rows of a young graph; inserting into it is several times cheaper than into 100,000
 TAIL = 512  # rows beside a graph from which the tail is moved
