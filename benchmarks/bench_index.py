@@ -44,6 +44,7 @@ Figures = dict[str, Any]
 DATA = Path(os.environ.get("SEMCACHE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = ("clusters_intents", "pairs_qqp", "pairs_zh", "pairs_multilingual", "clusters_components")
 QUERIES = 2000
+LEAST = 10_000  # rows that the comparisons beside --sizes need
 SCOPES = 100_000
 K = 8
 
@@ -321,8 +322,8 @@ def everything(options: argparse.Namespace, kept: Path) -> None:
             print(f"{name}: {json.dumps(figures)}", flush=True)
 
     report: Figures = {}
-    singles, batches = embed(max(options.sizes) + QUERIES, kept)
-    rows = load(min(max(options.sizes), 20_000) + QUERIES, kept)
+    singles, batches = embed(max(LEAST, *options.sizes) + QUERIES, kept)
+    rows = load(LEAST + QUERIES, kept)
     dim = rows.shape[1]
     say(
         "setting",
