@@ -161,6 +161,7 @@ class Core:
         self._mirror_of: tuple[str, int] = ("", -1)
         self._server_offset: float | None = None  # the store's clock minus this process's monotonic one
         self._secrets = None if self._given_secret is None else secrets.derive(self._given_secret)
+        self._agreed = self._given_secret is not None  # whether the secret is the store's, as far as is known
         self._embeddings: Any = None
 
     def meet_encoder(self) -> None:
@@ -228,13 +229,19 @@ class Core:
         return found
 
     def _identify(self, request: CacheRequest, left: Callable[[], float]) -> Steps[Identity]:
+        if not self._agreed:
+            yield from self._agree(left())
         identity = self.identify(request)
-        if identity is None:
-            found = yield self._ask("secret", self._offer, timeout=left())
-            self._secrets = secrets.derive(found)
-            identity = self.identify(request)
-            assert identity is not None
+        assert identity is not None
         return identity
+
+    def _agree(self, timeout: float) -> Steps[secrets.Secrets]:
+        """Adopt the namespace's secret; a store that lost it is offered the one that was used so far."""
+        if not self._agreed or self._secrets is None:
+            self._offer = yield self._ask("secret", self._offer, timeout=timeout)
+            self._secrets = secrets.derive(self._offer)
+            self._agreed = True
+        return self._secrets
 
     def _ask(self, method: str, *arguments: Any, **options: Any) -> Ask:
         timeout = options.get("timeout")
@@ -333,6 +340,11 @@ class Core:
         ):
             shared = (self.fingerprint, identity.digest)
         view = yield from self._read(look, (identity.entry_id,), shared)
+        renewed = yield from self._identify(request, look.left)
+        if renewed is not identity:  # the store had lost its memory, and has another secret now
+            identity = look.identity = renewed
+            serial, read_at = self.local.serial, self.clock()
+            view = yield from self._read(look, (identity.entry_id,), None)
         exact, decision = yield from self._exact(look, identity, view, read_at, serial)
         if exact is not None:
             return exact
@@ -423,6 +435,7 @@ class Core:
         if view.epoch != self.epoch:
             if self.epoch:
                 self.forget()
+                self._agreed = self._given_secret is not None  # it may have gone with the rest
             self.epoch = view.epoch
             self.withdrawals = 0  # another store, another count; nothing of the old one is served
         if view.withdrawals >= self.withdrawals:
@@ -860,7 +873,7 @@ class Core:
                 except EncoderError as error:
                     self._failure(error, look)  # it can still match exactly
             look = self._look(request)  # the encoder's time is spent; writing has its own
-            look.identity = identity
+            identity = look.identity = yield from self._identify(request, look.left)
             if not self.epoch:
                 yield from self._read(look, (), None)
             draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
@@ -869,7 +882,10 @@ class Core:
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
                 yield from self._read(look, (), None)
-                reply = yield self._ask("put", replace(draft, epoch=self.epoch), timeout=self.policy.deadline)
+                identity = look.identity = yield from self._identify(request, look.left)
+                draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
+                self.expect_own(identity.entry_id)
+                reply = yield self._ask("put", draft, timeout=self.policy.deadline)
         except (StoreUnavailableError, TimeoutError) as error:
             if look.identity is not None:
                 self.is_own(look.identity.entry_id)
@@ -1122,10 +1138,7 @@ class Core:
         principal = principal_digest(rater)
         if not isinstance(target, str):
             raise InvalidRequestError(f"lookup id is {type(target).__name__}, expected str")
-        if self._secrets is None:
-            self._secrets = secrets.derive(
-                (yield self._ask("secret", self._offer, timeout=WITHDRAWAL_TIMEOUT))
-            )
+        keys = yield from self._agree(WITHDRAWAL_TIMEOUT)
         if "/" in target:
             scope.split_entry_id(target)
             revision, nonce, digest, similarity, about = None, principal, "-", None, about or "answer"
@@ -1134,7 +1147,7 @@ class Core:
             serving = secrets.verify(
                 target,
                 self.namespace,
-                self._secrets,
+                keys,
                 now=self.server_now(),
                 lifetime=self.policy.lookup_id_ttl,
             )
@@ -1193,10 +1206,8 @@ class Core:
 
     def pseudonym(self, text: str) -> Steps[str]:
         """Return what stands for a text in this namespace."""
-        if self._secrets is None:
-            offer, timeout = self._offer, self.policy.deadline
-            self._secrets = secrets.derive((yield self._ask("secret", offer, timeout=timeout)))
-        return scope.pseudonym(text, self._secrets.scope)
+        keys = yield from self._agree(self.policy.deadline)
+        return scope.pseudonym(text, keys.scope)
 
     def known_id(self, entry_id: str) -> str:
         """Return an entry id, checked.

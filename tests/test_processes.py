@@ -124,6 +124,36 @@ def test_a_flushed_store_is_noticed_and_filled_again(
     assert isinstance(reader.lookup("apple"), Miss)
 
 
+@pytest.mark.parametrize("first", ["one that was there", "one that starts"])
+def test_after_a_flush_all_processes_go_by_one_secret(
+    make: Callable[..., Facade], redis_url: str, namespace: str, first: str
+) -> None:
+    old, idle = make(), make()
+    before = old.put("apple", "a fruit").entry_id
+    assert isinstance(idle.lookup("apple"), Hit)
+    client = redis.Redis.from_url(redis_url)
+    for key in client.scan_iter(f"semcache:{namespace}:*"):
+        client.delete(key)
+    client.close()
+    if first == "one that was there":
+        assert within(
+            5.0, lambda: old.lookup("pear").fence.epoch != "" and isinstance(old.lookup("pear"), Miss)
+        )
+    new = make()
+    stored = new.put("apple", "a fruit, again")
+    found = [
+        within(5.0, lambda c=cache: (f := c.lookup("apple")) and f.text == "a fruit, again" and f)  # type: ignore[misc]
+        for cache in (old, idle)
+    ]
+    put_back = old.put("pear", "another fruit")
+
+    assert all(found)
+    assert new.feedback(found[0].lookup_id, 1, rater="u").action == "recorded"
+    assert put_back.outcome == "stored"
+    assert new.lookup("pear").entry_id == put_back.entry_id
+    assert (stored.entry_id == before) == (first == "one that was there")
+
+
 def test_an_entry_of_another_epoch_is_dead(
     make: Callable[..., Facade], redis_url: str, namespace: str
 ) -> None:
