@@ -154,6 +154,22 @@ def test_after_a_flush_all_processes_go_by_one_secret(
     assert (stored.entry_id == before) == (first == "one that was there")
 
 
+def test_an_answer_from_before_a_flush_takes_nothing_from_what_was_stored_after_it(
+    make: Callable[..., Facade], redis_url: str, namespace: str
+) -> None:
+    slow, quick = make(), make()
+    before = slow.lookup("apple").fence
+    client = redis.Redis.from_url(redis_url)
+    client.delete(f"semcache:{namespace}:gens")
+    client.close()
+    stored = quick.put("apple", "from after")
+    late = slow.put("apple", "from before", fence=before)
+
+    assert stored.outcome == "stored"
+    assert late.outcome == "old_fence"
+    assert quick.lookup("apple").text == "from after"
+
+
 def test_an_entry_of_another_epoch_is_dead(
     make: Callable[..., Facade], redis_url: str, namespace: str
 ) -> None:

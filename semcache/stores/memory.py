@@ -109,12 +109,7 @@ class MemoryStore:
             old = slot.entry
             if slot.tomb_us and fence <= slot.tomb_us:
                 return PutReply("tombstone", 0, now)
-            if (
-                old is not None
-                and old.state == "live"
-                and old.fence.epoch == draft.epoch
-                and old.fence.time_us > fence
-            ):
+            if old is not None and old.state == "live" and old.fence.time_us > fence:
                 return PutReply("old_fence", old.revision, now)
             revision = now if old is None else max(now, old.revision + 1)
             slot.entry = Entry(

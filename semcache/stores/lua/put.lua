@@ -8,7 +8,7 @@ local fence = ARGV[2] == '' and now or tonumber(ARGV[2])
 local tomb = redis.call('HGET', KEYS[2], 'time')
 if tomb and fence <= tonumber(tomb) then return {'tombstone', '0', string.format('%.0f', now)} end
 local old = redis.call('HMGET', KEYS[1], 'revision', 'epoch', 'fence', 'state', 'created')
-if old[1] and old[4] == 'live' and old[2] == ARGV[1] and tonumber(old[3]) > fence then
+if old[1] and old[4] == 'live' and tonumber(old[3]) > fence then -- of whichever epoch: it was looked up later
   return {'old_fence', old[1], string.format('%.0f', now)}
 end
 local revision = now
