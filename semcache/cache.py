@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from semcache.core import Core, as_request, as_response, as_versions, matches, selection
+from semcache.core import Core
+from semcache.core.arguments import as_request, as_response, as_versions, matches, selection
 from semcache.errors import ConfigurationError
 from semcache.matching import default_matcher
 from semcache.metrics import Stats

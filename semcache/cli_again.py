@@ -234,7 +234,7 @@ def versions(
     json_: JsonOption = False,
 ) -> None:
     """List the model versions that something was stored of."""
-    from semcache.core import as_versions
+    from semcache.core.arguments import as_versions
 
     with opened_store(redis, namespace, data_dir) as store:
         found = as_versions(store.versions(timeout=5.0))

@@ -1,0 +1,125 @@
+"""Serve or call the model: one call for all who ask the same at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from semcache import admission, scope
+from semcache.core.arguments import as_response
+from semcache.core.lookups import Lookups
+from semcache.core.puts import Puts
+from semcache.errors import (
+    OnlyIfCachedError,
+    StoreUnavailableError,
+)
+from semcache.flights import Flight
+from semcache.reasons import FAILURES, STORE_OUTCOMES
+from semcache.steps import Board, CallModel, Steps
+from semcache.types import (
+    Answer,
+    CacheRequest,
+    Decision,
+    Hit,
+    Stored,
+)
+
+
+class Flying(Lookups, Puts):
+    """Steps of get_or_compute."""
+
+    def get_or_compute(
+        self,
+        request: CacheRequest,
+        call_model: Callable[[CacheRequest], Any],
+        options: Mapping[str, Any],
+    ) -> Steps[Answer]:
+        """Serve, or call the model once for all who ask the same now."""
+        if (
+            not self.policy.single_flight
+            or admission.bypass(request, self.policy) is not None
+            or request.no_cache
+        ):
+            return (yield from self._lead(request, call_model, options))
+        admission.check_prompt(request.prompt)
+        hit = self.serve_local(request)
+        if hit is not None:
+            return Answer(hit.response, hit)
+        key = yield from self._flight_key(request)
+        for _ in range(2):
+            flight, leads = self.flights.join(key)
+            if leads:
+                return (yield from self._fly(flight, request, call_model, options))
+            try:
+                answer: Answer | None = yield Board(flight, self.policy.flight_timeout)
+            except TimeoutError:
+                break
+            if answer is not None:
+                self.metrics.count("waited", "waited")
+                return replace(answer, stored=None, shared=answer.stored or answer.shared, waited=True)
+        # Two leaders failed, or one takes too long: ask for ourselves, so that nobody queues behind a failing model.
+        return (yield from self._lead(request, call_model, options))
+
+    def _flight_key(self, request: CacheRequest) -> Steps[str]:
+        """Return what equal requests share; also while the store, and with it the secret, is away."""
+        if self._secrets is None and self.breaker.admits():
+            try:
+                identity = yield from self._identify(request, lambda: self.policy.deadline)
+                return identity.entry_id
+            except (StoreUnavailableError, TimeoutError):
+                self.metrics.count("failures", "secret")
+        known = self.identify(request)
+        if known is not None:
+            return known.entry_id
+        return scope.text_id(
+            scope.scope_id(request, self._offer, admission.owner(request, self.policy)),
+            scope.exact_text(request.prompt),
+            self._offer,
+        )
+
+    def _fly(
+        self,
+        flight: Flight,
+        request: CacheRequest,
+        call_model: Callable[[CacheRequest], Any],
+        options: Mapping[str, Any],
+    ) -> Steps[Answer]:
+        try:
+            answer = yield from self._lead(request, call_model, options)
+        except BaseException:
+            self.flights.done(flight)
+            flight.fail()
+            raise
+        self.flights.done(flight)
+        flight.land(answer)
+        return answer
+
+    def _lead(
+        self, request: CacheRequest, call_model: Callable[[CacheRequest], Any], options: Mapping[str, Any]
+    ) -> Steps[Answer]:
+        decision: Decision | None = self.serve_local(request)
+        if decision is None:
+            decision = yield from self.lookup(request)
+        if isinstance(decision, Hit):
+            return Answer(decision.response, decision)
+        if request.only_if_cached:
+            raise OnlyIfCachedError(
+                f"nothing stored may be served ({decision.reason}), and only_if_cached was asked for"
+            )
+        started = self.clock()
+        given = yield CallModel(call_model, request)
+        response = as_response(given)
+        if response.latency_ms is None:
+            response = replace(response, latency_ms=round((self.clock() - started) * 1000, 3))
+        self.metrics.took("model", self.clock() - started)
+        if decision.fence is None and decision.reason in FAILURES:
+            # Without a fence it can't be told what was invalidated while the model was thinking.
+            outcome = decision.reason if decision.reason in STORE_OUTCOMES else "store_unavailable"
+            self.metrics.count("stored", outcome)
+            return Answer(response, decision, Stored(outcome))
+        stored = yield from self.put(
+            request, response, fence=decision.fence, tags=options.get("tags", ()), ttl=options.get("ttl"),
+            confidence=options.get("confidence"), kind=options.get("kind"),
+        )  # fmt: skip
+        return Answer(response, decision, stored)

@@ -1,0 +1,371 @@
+"""One lookup: admission, the exact tier, neighbours, the decision; and the report of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from semcache import admission, scope
+from semcache.core.rows import Rows
+from semcache.core.state import Identity, Look
+from semcache.decision import Clock, Verdict, decide, freshness, tightened
+from semcache.errors import (
+    EncoderError,
+    StoreUnavailableError,
+)
+from semcache.local import Copy
+from semcache.protocols import Judgement, View
+from semcache.reasons import docs_anchor
+from semcache.steps import Compute, Steps
+from semcache.types import (
+    CacheRequest,
+    Candidate,
+    CandidateReport,
+    Decision,
+    Entry,
+    Explanation,
+    Fence,
+    Finding,
+    Hit,
+    LookupToken,
+    Match,
+    Miss,
+)
+
+if TYPE_CHECKING:
+    from semcache.protocols import VectorIndex
+
+VERIFIED = 0.5  # least probability with which a verifier lets a hit pass
+
+
+class Lookups(Rows):
+    """Steps of a lookup."""
+
+    def serve_local(self, request: CacheRequest) -> Hit | None:
+        """Serve an exact match from a local copy inside its bound; None if there is none that may be."""
+        if request.no_cache or request.mode == "off":
+            return None
+        identity = self.identify(request)
+        if identity is None:
+            return None
+        started = self.clock()
+        copy = self.local.get(identity.entry_id, started)
+        if copy is None or admission.bypass(request, self.policy) is not None:
+            return None
+        entry = copy.entry
+        now = copy.time_us / 1e6 + (started - copy.read_at)
+        reason, stale = freshness(entry, request, now, 0.0)
+        if (
+            reason is not None
+            or stale
+            or entry.scope != identity.scope
+            or not entry.blocked.isdisjoint(identity.blocked)
+        ):
+            return None
+        hit = self._hit(request, identity, Verdict(Candidate(entry, 1.0), None), "exact", now, "local", None)
+        self.metrics.hit("exact", "local", self.clock() - started)
+        return hit
+
+    def lookup(self, request: CacheRequest) -> Steps[Decision]:
+        """Look up, count, never raise for the store's or the encoder's sake."""
+        look = self._look(request)
+        decision = yield from self._lookup(look)
+        self._count(decision, self.clock() - look.started)
+        return decision
+
+    def _count(self, decision: Decision, seconds: float) -> None:
+        if isinstance(decision, Hit):
+            self.metrics.hit(decision.match, decision.tier, seconds)
+        else:
+            self.metrics.miss(decision.reason, seconds)
+
+    def _lookup(self, look: Look) -> Steps[Decision]:
+        request = look.request
+        reason = admission.bypass(request, self.policy)
+        if reason is not None:
+            return Miss(reason)
+        if not self.breaker.admits():
+            return Miss("breaker_open")
+        try:
+            decision = yield from self._search(look)
+        except (StoreUnavailableError, TimeoutError, EncoderError) as error:
+            return Miss(self._failure(error, look), look.fence, detail=str(error))
+        self.breaker.succeeded()
+        return decision
+
+    def _search(self, look: Look) -> Steps[Decision]:
+        request = look.request
+        identity = look.identity = yield from self._identify(request, look.left)
+        if not self.fingerprint:
+            yield Compute(self.meet_encoder)
+        serial, read_at = self.local.serial, self.clock()
+        if request.no_cache:
+            view = yield from self._read(look, (), None)
+            return Miss("bypass:no_cache", look.fence)
+        pinned = admission.exact_only(request, self.policy)
+        shared: tuple[str, str] | None = None
+        if (
+            pinned is None
+            and self.loaded.get(identity.scope)
+            and self._cached_embedding(identity.digest) is None
+        ):
+            shared = (self.fingerprint, identity.digest)
+        view = yield from self._read(look, (identity.entry_id,), shared)
+        renewed = yield from self._identify(request, look.left)
+        if renewed is not identity:  # the store had lost its memory, and has another secret now
+            identity = look.identity = renewed
+            serial, read_at = self.local.serial, self.clock()
+            view = yield from self._read(look, (identity.entry_id,), None)
+        exact, decision = yield from self._exact(look, identity, view, read_at, serial)
+        if exact is not None:
+            return exact
+        if decision is not None and decision.reason in ("withdrawn", "blocked_text"):
+            return decision
+        if pinned is not None:
+            return decision or Miss(pinned, look.fence)
+        found = yield from self._semantic(look, identity, view)
+        if (
+            isinstance(found, Miss)
+            and decision is not None
+            and found.reason in ("no_candidate", "below_threshold")
+        ):
+            return replace(decision, best_similarity=found.best_similarity)
+        return found
+
+    def _clock_for(
+        self, look: Look, view: View, entries: Iterable[Entry]
+    ) -> Steps[tuple[Clock, list[tuple[str, ...]]]]:
+        """Return a clock that knows all generations of the entries, and each entry's generation names.
+
+        The generations of the entries' own tags aren't known before the entries are read. They are taken
+        from a mirror that is as new as this read if no tag was invalidated since, else read again.
+        """
+        identity = look.identity
+        assert identity is not None
+        names = [
+            (*identity.generations, *scope.tag_generations(look.request.tenant, entry.tags))
+            for entry in entries
+        ]
+        known = dict(view.generations)
+        wanted = {name for each in names for name in each} - known.keys()
+        epoch, now_us, floor = view.epoch, view.time_us, view.floor_us
+        if wanted:
+            mirror, mirror_of = self._mirror, self._mirror_of
+            if mirror_of == (view.epoch, view.version) and all(name in mirror for name in wanted):
+                known.update((name, mirror[name]) for name in wanted)
+            else:
+                sent = self.clock()
+                every = [*identity.generations, *sorted(wanted)]
+                again: View = yield self._ask("read", (), every, embedding=None, timeout=look.left())
+                self._learn(again, sent)
+                known = dict(again.generations)
+                epoch, now_us, floor = again.epoch, again.time_us, again.floor_us
+        return Clock(epoch, now_us, floor, known), names
+
+    def _exact(
+        self, look: Look, identity: Identity, view: View, read_at: float, serial: int
+    ) -> Steps[tuple[Hit | None, Miss | None]]:
+        """Judge the entry at the request's own id: (hit, why not); (None, None) if there is none."""
+        if view.undecodable:
+            return None, Miss("undecodable", look.fence)
+        entry = view.entries[0]
+        if entry is None:
+            return None, None
+        clock, names = yield from self._clock_for(look, view, [entry])
+        candidate = Candidate(entry, 1.0)
+        (verdict,) = decide(
+            look.request, identity.scope, [candidate], clock, generations=names, blocked=identity.blocked,
+            stale_allowed=self._stale_allowed(look.request), judge=None,
+        )  # fmt: skip
+        if look.report is not None:
+            look.report.append(verdict)
+        if verdict.reason is not None:
+            return None, self._miss(verdict, look)
+        if self.clock() - read_at > self.policy.local_bound > 0:
+            return None, Miss("deadline", look.fence)
+        if not verdict.stale:
+            self.local.keep(Copy(entry, read_at, view.time_us), serial)
+        return self._hit(
+            look.request, identity, verdict, "exact", clock.now_us / 1e6, "store", look.fence
+        ), None
+
+    def _stale_allowed(self, request: CacheRequest) -> float:
+        if request.stale_while_revalidate is None:
+            return self.policy.stale_while_revalidate
+        return min(request.stale_while_revalidate, self.policy.stale_while_revalidate)
+
+    def _miss(self, verdict: Verdict, look: Look) -> Miss:
+        entry = verdict.candidate.entry
+        return Miss(
+            verdict.reason or "no_candidate", look.fence, verdict.candidate.similarity, entry.entry_id, entry.prompt,
+            verdict.detail,
+        )  # fmt: skip
+
+    def _hit(
+        self,
+        request: CacheRequest,
+        identity: Identity,
+        verdict: Verdict,
+        match: Match,
+        now: float,
+        tier: Any,
+        fence: Fence | None,
+    ) -> Hit:
+        entry, similarity = verdict.candidate.entry, verdict.candidate.similarity
+        age = max(0.0, now - entry.created_at)
+        make = self._token_maker(
+            request.tenant, entry.entry_id, entry.revision, match, similarity, identity.digest, now
+        )
+        return Hit(
+            entry.response, similarity, match, age, entry.entry_id, entry.prompt,
+            None if entry.ttl is None else entry.ttl - age, LookupToken(make), tier, verdict.stale,
+            verdict.probability, fence,
+        )  # fmt: skip
+
+    def _semantic(self, look: Look, identity: Identity, view: View) -> Steps[Decision]:
+        yield from self._load(identity.scope, look)
+        index = self.index
+        if index is None or not index.count(identity.scope):
+            return Miss("no_candidate", look.fence)
+        embedding, unreadable = yield from self._embed(look, identity, view.embedding)
+        if embedding is None:
+            return Miss(unreadable or "unknown_tokens", look.fence)
+        look.embedding = embedding
+        neighbours = [
+            n
+            for n in index.search(
+                identity.scope, embedding, self.policy.candidates + 1, now=self.server_now()
+            )
+            if n.key != identity.entry_id
+        ][: self.policy.candidates]
+        if not neighbours:
+            return Miss("no_candidate", look.fence)
+        least = getattr(self.matcher, "floor", -1.0)
+        plausible = [n for n in neighbours if n.similarity >= least]
+        if not plausible and look.report is None:
+            best = neighbours[0]
+            return Miss("below_threshold", look.fence, best.similarity, best.key)
+        found = plausible if look.report is None else neighbours
+        reported = len(look.report or ())
+        for _ in range(2):
+            if look.report is not None:
+                del look.report[reported:]  # of a judgement that took too long
+            sent = self.clock()
+            view = yield from self._read(look, [n.key for n in found], None)
+            present = [
+                Candidate(entry, n.similarity)
+                for n, entry in zip(found, view.entries, strict=True)
+                if entry is not None
+            ]
+            self._drop_ghosts(index, identity.scope, found, view)
+            clock, names = yield from self._clock_for(look, view, [c.entry for c in present])
+            decision = yield from self._choose(look, identity, present, clock, names)
+            if self.clock() - sent <= max(self.policy.local_bound, 0.05):
+                return decision
+            # Judging took longer than a decision stays true: look at the state again.
+        return Miss("deadline", look.fence)
+
+    def _drop_ghosts(self, index: VectorIndex, scope_id: str, found: Sequence[Any], view: View) -> None:
+        gone = [n.key for n, entry in zip(found, view.entries, strict=True) if entry is None]
+        if gone:
+            index.remove(scope_id, gone)
+
+    def _choose(
+        self,
+        look: Look,
+        identity: Identity,
+        candidates: list[Candidate],
+        clock: Clock,
+        names: list[tuple[str, ...]],
+    ) -> Steps[Decision]:
+        verdicts: list[Verdict] = []
+        asked = admission.aged(look.request, self.policy)
+        while candidates:
+            judged = decide(
+                asked, identity.scope, candidates, clock, generations=names, blocked=identity.blocked,
+                stale_allowed=self._stale_allowed(look.request), judge=self._judge(look, identity),
+                every=look.report is not None,
+            )  # fmt: skip
+            passed = next((v for v in judged if v.reason is None), None)
+            if passed is not None and self.verifier is not None:
+                refusal = yield from self._verify(look, identity, passed)
+                if refusal is not None:
+                    position = judged.index(passed)
+                    judged[position] = refusal
+                    verdicts += judged[: position + 1]
+                    candidates, names = candidates[position + 1 :], names[position + 1 :]
+                    continue
+            verdicts += judged
+            break
+        if look.report is not None:
+            look.report += verdicts
+        winner = next((v for v in verdicts if v.reason is None), None)
+        if winner is not None:
+            return self._hit(
+                look.request, identity, winner, "semantic", clock.now_us / 1e6, "store", look.fence
+            )
+        return self._miss(verdicts[0], look) if verdicts else Miss("no_candidate", look.fence)
+
+    def _judge(self, look: Look, identity: Identity) -> Callable[[Candidate, float | None], Judgement]:
+        request, explain = look.request, look.report is not None
+
+        def judge(candidate: Candidate, runner_up: float | None) -> Judgement:
+            threshold = request.threshold
+            if candidate.entry.observations:
+                least = -1.0 if threshold is None else threshold
+                own = tightened(least, candidate.entry.observations)
+                threshold = own if own > least else threshold
+            return self.matcher.judge(
+                identity.text, candidate.entry.prompt, candidate.similarity, threshold=threshold, runner_up=runner_up,
+                answer_language=candidate.entry.response.language, explain=explain,
+            )  # fmt: skip
+
+        return judge
+
+    def _verify(self, look: Look, identity: Identity, verdict: Verdict) -> Steps[Verdict | None]:
+        """Ask the verifier about a candidate that passed; None lets it pass."""
+        verifier, entry, left = self.verifier, verdict.candidate.entry, look.left()
+        assert verifier is not None
+        probability: float | None = None
+        detail = "the verifier had no opinion"
+        if left > 0:
+            try:
+                probability = yield Compute(
+                    lambda: verifier.verify(identity.text, entry.prompt, entry.response.text, deadline_s=left)
+                )
+            except (EncoderError, TimeoutError, OSError, RuntimeError, ValueError) as error:
+                self.metrics.count("failures", "verifier")
+                detail = f"the verifier failed: {type(error).__name__}"
+        if probability is not None and not math.isnan(probability) and probability >= VERIFIED:
+            return None
+        if probability is not None:
+            detail = f"the verifier gave {probability:.3f}, needed {VERIFIED}"
+        return replace(verdict, reason="verifier", detail=detail)
+
+    def explain(self, request: CacheRequest) -> Steps[Explanation]:
+        """Look up without serving or counting, and report every rule."""
+        look = self._look(request, explain=True)
+        decision = yield from self._lookup(look)
+        report = look.report or []
+        candidates = tuple(
+            CandidateReport(
+                entry_id=v.candidate.entry.entry_id,
+                prompt=v.candidate.entry.prompt,
+                similarity=v.candidate.similarity,
+                reason=v.reason,
+                detail=v.detail,
+                probability=v.probability,
+                findings=v.findings
+                or (Finding("state", "pass" if v.reason is None else "refuse", v.reason or "live"),),
+            )
+            for v in report
+        )
+        reason = decision.reason if isinstance(decision, Miss) else None
+        return Explanation(
+            decision=decision,
+            candidates=candidates,
+            encoder=self.fingerprint,
+            docs=docs_anchor(reason) if reason else "",
+        )

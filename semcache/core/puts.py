@@ -1,0 +1,186 @@
+"""One put: what may be stored, under which fence, with which embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from semcache import admission, scope
+from semcache.codec import encode_embedding
+from semcache.core.arguments import check_ttl
+from semcache.core.rows import Rows
+from semcache.core.state import Identity, Look
+from semcache.errors import (
+    EncoderError,
+    StoreUnavailableError,
+)
+from semcache.protocols import Draft, LateEmbedding, PutReply
+from semcache.requests import encode_request
+from semcache.steps import Compute, Steps
+from semcache.types import (
+    CacheRequest,
+    Embedding,
+    Fence,
+    LookupToken,
+    Response,
+    Stored,
+    check_confidence,
+)
+
+
+class Puts(Rows):
+    """Steps of a put."""
+
+    def put(
+        self,
+        request: CacheRequest,
+        response: Response,
+        *,
+        fence: Fence | None,
+        tags: Collection[str],
+        ttl: float | None,
+        confidence: float | None,
+        kind: str | None,
+    ) -> Steps[Stored]:
+        """Store, count, never raise for the store's or the encoder's sake."""
+        check_confidence(confidence)
+        check_ttl(ttl)
+        given = scope.given_tags(request, tags)
+        look = self._look(request)
+        stored = yield from self._put(look, response, fence, given, ttl, confidence, kind or request.kind)
+        self.metrics.count("stored", stored.outcome)
+        self.metrics.took("put", self.clock() - look.started)
+        return stored
+
+    def _put(
+        self,
+        look: Look,
+        response: Response,
+        fence: Fence | None,
+        tags: tuple[str, ...],
+        ttl: float | None,
+        confidence: float | None,
+        kind: str | None,
+    ) -> Steps[Stored]:
+        request, policy = look.request, self.policy
+        if admission.bypass(request, policy) is not None:
+            return Stored("policy")
+        data = admission.storable(request, response, policy, confidence)
+        if isinstance(data, str):
+            return Stored(data)
+        sure = response.confidence if confidence is None else confidence
+        ttl = admission.ttl_of(request, response, policy, kind=kind, ttl=ttl, confidence=sure)
+        if ttl == 0:
+            return Stored("no_store")
+        if not self.breaker.admits():
+            return Stored("breaker_open")
+        try:
+            identity = look.identity = yield from self._identify(request, look.left)
+            if fence is not None and self.server_now() - fence.time_us / 1e6 > policy.fence_ttl:
+                return Stored("old_fence")
+            embedding: Embedding | None = None
+            late = False
+            if not self.fingerprint:
+                yield Compute(self.meet_encoder)
+            if admission.exact_only(request, policy) is None:
+                try:
+                    embedding, _ = yield from self._embed(look, identity, None, storing=True)
+                except TimeoutError:
+                    self.metrics.count("failures", "late_embedding")
+                    late = True  # it matches exactly now, and semantically as soon as the encoder is done
+                except EncoderError as error:
+                    self._failure(error, look)  # it can still match exactly
+            look = self._look(request)  # the encoder's time is spent; writing has its own
+            identity = look.identity = yield from self._identify(request, look.left)
+            if not self.epoch:
+                yield from self._read(look, (), None)
+            draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
+            self.expect_own(identity.entry_id)
+            reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
+            if reply.outcome == "old_fence" and fence is None:
+                # Our idea of the epoch was old; nothing about the answer is.
+                yield from self._read(look, (), None)
+                identity = look.identity = yield from self._identify(request, look.left)
+                draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
+                self.expect_own(identity.entry_id)
+                reply = yield self._ask("put", draft, timeout=self.policy.deadline)
+        except (StoreUnavailableError, TimeoutError) as error:
+            if look.identity is not None:
+                self.is_own(look.identity.entry_id)
+            reason = self._failure(error, look)
+            return Stored("store_unavailable" if reason == "store_busy" else reason)
+        self.breaker.succeeded()
+        self.local.drop(identity.entry_id)
+        if reply.outcome not in ("stored", "replaced"):
+            return Stored(reply.outcome)
+        if embedding is not None:
+            self._add_own(identity, embedding, draft.expires_at)
+        if late:
+            self._attach_later(identity, reply.revision, draft)
+        now = reply.time_us / 1e6
+        make = self._token_maker(
+            request.tenant, identity.entry_id, reply.revision, "exact", 1.0, identity.digest, now
+        )
+        return Stored(reply.outcome, identity.entry_id, reply.revision, LookupToken(make))
+
+    def _attach_later(self, identity: Identity, revision: int, draft: Draft) -> None:
+        def done(future: Any) -> None:
+            if future.cancelled() or future.exception() is not None:
+                return
+            encoded = future.result()
+            if admission.unreadable(encoded.limits, self.policy) is None and encoded.embedding.any():
+                data = encode_embedding(encoded.embedding)
+                self.late.append(
+                    LateEmbedding(
+                        identity.entry_id, revision, identity.scope, self.fingerprint, data, draft.epoch,
+                        draft.expires_at,
+                    )
+                )  # fmt: skip
+
+        self.encoder.submit(identity.text).add_done_callback(done)
+
+    def _draft(
+        self,
+        identity: Identity,
+        request: CacheRequest,
+        data: bytes,
+        fence: Fence | None,
+        tags: tuple[str, ...],
+        ttl: float | None,
+        confidence: float | None,
+        kind: str | None,
+        embedding: Embedding | None,
+    ) -> Draft:
+        ttl = self._jittered(ttl, identity.digest)
+        keep = None if ttl is None else ttl + self.policy.stale_while_revalidate
+        now = self.server_now()
+        shared = None
+        if embedding is not None:
+            from semcache.encoders.caching import quantise
+
+            shared = (identity.digest, quantise(embedding))
+        return Draft(
+            entry_id=identity.entry_id,
+            scope=identity.scope,
+            prompt=identity.text,
+            response=data,
+            tags=tags,
+            all_tags=(*identity.generations, *scope.tag_generations(request.tenant, tags)),
+            epoch=self.epoch if fence is None else fence.epoch,
+            fence_us=None if fence is None else fence.time_us,
+            ttl=ttl,
+            keep=keep,
+            now=now,
+            expires_at=None if keep is None else now + keep,
+            confidence=confidence,
+            kind=kind,
+            embedding=None if embedding is None else encode_embedding(embedding),
+            fingerprint=self.fingerprint if embedding is not None else "",
+            shared_embedding=shared,
+            request=encode_request(request, keep_all=self.policy.keep_requests),
+        )
+
+    def _jittered(self, ttl: float | None, digest: str) -> float | None:
+        if ttl is None or not self.policy.ttl_jitter:
+            return ttl
+        return ttl * (1.0 - self.policy.ttl_jitter * (int(digest[:8], 16) / 0xFFFFFFFF))

@@ -1,0 +1,159 @@
+"""Embeddings and index rows: reading a scope in, encoding a text once, telling own puts from others'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from semcache import admission
+from semcache.codec import decode_embedding
+from semcache.core.state import Identity, Look, State
+from semcache.steps import Await, Compute, Steps
+from semcache.types import (
+    Embedding,
+)
+
+if TYPE_CHECKING:
+    from semcache.protocols import VectorIndex
+
+MAX_SCOPES = 200_000
+MODEL_LOAD_TIMEOUT = 10.0  # seconds that the first put waits for the encoder
+
+
+class Rows(State):
+    """Steps around embeddings and the index."""
+
+    def _load(self, scope_id: str, look: Look) -> Steps[None]:
+        """Read a scope's rows into the index, once; the change log keeps them current after that."""
+        with self.lock:
+            if scope_id in self.loaded:
+                self.loaded.move_to_end(scope_id)
+                return
+            self.loaded[scope_id] = False
+            while len(self.loaded) > MAX_SCOPES:
+                old, _ = self.loaded.popitem(last=False)
+                if self.index is not None:
+                    self.index.drop_scope(old)
+        try:
+            if self.followed is None:
+                position = yield self._ask("position", timeout=look.left())
+                self.followed = self.followed or position
+            members = yield self._ask("members", scope_id, self.fingerprint, timeout=look.left())
+            if members:
+                # Rows are hints worth having for later lookups too: the model shouldn't pay for a slow start.
+                blobs = yield self._ask(
+                    "embeddings", [name for name, _ in members], timeout=max(look.left(), 5.0)
+                )
+                yield Compute(lambda: self.add_rows(scope_id, members, blobs))
+        except BaseException:
+            with self.lock:
+                self.loaded.pop(scope_id, None)
+            raise
+        with self.lock:
+            if scope_id in self.loaded:
+                self.loaded[scope_id] = True
+
+    def add_rows(
+        self, scope_id: str, members: Sequence[tuple[str, float | None]], blobs: Sequence[bytes | None]
+    ) -> None:
+        """Add stored embeddings to the index; what isn't one of this encoder's is left out."""
+        import numpy as np
+
+        dim = self.encoder.dim
+        rows = [
+            (m, row)
+            for m, blob in zip(members, blobs, strict=True)
+            if (row := decode_embedding(blob, dim)) is not None
+        ]
+        if rows:
+            self.index_of(dim).add(
+                scope_id, [m[0] for m, _ in rows], np.stack([row for _, row in rows]), [m[1] for m, _ in rows]
+            )
+
+    def index_of(self, dim: int) -> VectorIndex:
+        """Return the index, made at the first row."""
+        with self.lock:
+            if self.index is None:
+                self.index = self._make_index(dim)
+            return self.index
+
+    def _cached_embedding(self, digest: str) -> Embedding | None:
+        if self._embeddings is None:
+            return None
+        row: Embedding | None = self._embeddings.get(digest)
+        return row
+
+    def _remember(self, digest: str, embedding: Embedding) -> None:
+        if self._embeddings is None:
+            from semcache.encoders.caching import EmbeddingLRU
+
+            with self.lock:
+                if self._embeddings is None:
+                    self._embeddings = EmbeddingLRU(8192, len(embedding))
+        self._embeddings.put(digest, embedding)
+
+    def _remember_late(self, digest: str, done: Future[Any]) -> None:
+        """Keep what came too late for one lookup: the next one with this text has it."""
+        if done.cancelled() or done.exception() is not None:
+            return
+        encoded = done.result()
+        if admission.unreadable(encoded.limits, self.policy) is None and encoded.embedding.any():
+            self._remember(digest, encoded.embedding)
+
+    def _embed(
+        self, look: Look, identity: Identity, shared: bytes | None, *, storing: bool = False
+    ) -> Steps[tuple[Embedding | None, str | None]]:
+        """Return (embedding, None), or (None, why this text can't be judged by its embedding)."""
+        row = self._cached_embedding(identity.digest)
+        if row is not None:
+            return row, None
+        if shared is not None:
+            from semcache.encoders.caching import dequantise
+
+            row = dequantise(shared, self.encoder.dim)
+            if row is not None:
+                self._remember(identity.digest, row)
+                return row, None
+        started = self.clock()
+        limit = max(look.left(), 0.0)
+        if storing and not self.encoded:
+            limit = MODEL_LOAD_TIMEOUT  # once: the model is still being loaded
+        future = self.encoder.submit(identity.text)
+        try:
+            encoded = yield Await(future, limit)
+        except TimeoutError:
+            future.add_done_callback(lambda done: self._remember_late(identity.digest, done))
+            raise
+        self.encoded = True
+        self.metrics.took("encode", self.clock() - started)
+        unreadable = admission.unreadable(encoded.limits, self.policy)
+        if unreadable is None and not encoded.embedding.any():
+            unreadable = "unknown_tokens"
+        if unreadable is not None:
+            return None, unreadable
+        self._remember(identity.digest, encoded.embedding)
+        return encoded.embedding, None
+
+    def expect_own(self, entry_id: str) -> None:
+        """Note that the log will tell of an entry that this process put itself."""
+        with self.lock:
+            self.own[entry_id] = self.own.get(entry_id, 0) + 1
+            while len(self.own) > 10_000:
+                self.own.popitem(last=False)
+
+    def is_own(self, entry_id: str) -> bool:
+        """Return whether a record of the log is about this process's own put; asked once per record."""
+        with self.lock:
+            count = self.own.pop(entry_id, 0)
+            if count > 1:
+                self.own[entry_id] = count - 1
+            return count > 0
+
+    def _add_own(self, identity: Identity, embedding: Embedding, expires_at: float | None) -> None:
+        with self.lock:
+            if identity.scope not in self.loaded:
+                return  # a later lookup will load the whole scope
+        self.index_of(len(embedding)).add(
+            identity.scope, [identity.entry_id], embedding.reshape(1, -1), [expires_at]
+        )

@@ -1,0 +1,362 @@
+"""What the core knows of one namespace, its store's clock and its secret; everything else stands on this."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from semcache import admission, scope, secrets
+from semcache.breaker import Breaker
+from semcache.decision import Verdict
+from semcache.errors import (
+    EncoderError,
+    StoreUnavailableError,
+)
+from semcache.feedback import principal_digest
+from semcache.flights import Flights
+from semcache.local import LocalCopies
+from semcache.metrics import Metrics
+from semcache.policy import Policy
+from semcache.protocols import LateEmbedding, Matcher, Verifier, View
+from semcache.steps import Ask, Steps
+from semcache.types import (
+    CacheRequest,
+    Embedding,
+    Fence,
+    Match,
+)
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from semcache.encoders.thread import EncoderThread
+    from semcache.protocols import VectorIndex
+
+MAX_MIRROR = 100_000
+MAX_RECENT = 2_000
+MAX_PLAIN = 10_000
+WITHDRAWAL_TIMEOUT = 5.0  # seconds; a withdrawal is worth waiting for
+
+
+class Identity(NamedTuple):
+    """What a request is called in one namespace."""
+
+    text: str
+    scope: str
+    entry_id: str
+    digest: str
+    generations: tuple[str, ...]
+    blocked: frozenset[str]
+
+
+@dataclass(slots=True)
+class Look:
+    """What one lookup knows so far."""
+
+    request: CacheRequest
+    started: float
+    left: Callable[[], float]
+    identity: Identity | None = None
+    fence: Fence | None = None
+    embedding: Embedding | None = None
+    encoded_us: float = 0.0
+    report: list[Verdict] | None = None  # explain: every verdict
+    threshold: float | None = None
+
+
+class State:
+    """What one process knows, and how it learns from the store's replies."""
+
+    def __init__(
+        self,
+        *,
+        encoder: EncoderThread,
+        index: Callable[[int], VectorIndex],
+        matcher: Callable[[str], Matcher],
+        policy: Policy,
+        namespace: str,
+        secret: bytes | None,
+        verifier: Verifier | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.policy = policy
+        self.namespace = namespace
+        self._make_matcher = matcher
+        self._matcher: Matcher | None = None
+        self.fingerprint = ""
+        self.verifier = verifier
+        self.encoder = encoder
+        self.metrics = Metrics()
+        self.clock = clock
+        self._make_index = index
+        self._given_secret = secret
+        self._offer = os.urandom(32)
+        self.fresh_start()
+
+    def fresh_start(self) -> None:
+        """Set up everything that belongs to one process; also after a fork."""
+        policy = self.policy
+        self.lock = RLock()
+        self.local = LocalCopies(policy.local_entries, policy.local_bound)
+        self.flights = Flights()
+        self.breaker = Breaker(policy.breaker_failures, policy.breaker_reset, self.clock)
+        self.index: VectorIndex | None = None
+        self.loaded: OrderedDict[str, bool] = OrderedDict()
+        self.own: OrderedDict[str, int] = OrderedDict()
+        self.late: deque[LateEmbedding] = deque(maxlen=10_000)  # embeddings to be written by the follower
+        self.encoded = False  # whether the encoder has answered in this process
+        self.followed: tuple[str, int] | None = None  # (epoch, log position) before the first rows were read
+        self.recent: OrderedDict[tuple[str, str], None] = OrderedDict()  # withdrawals, to be said again
+        self.withdrawals = 0  # most that the store has counted
+        self.counted_at = -math.inf  # monotonic clock when that was learnt
+        self.went_back = False
+        self._plain_scopes: dict[tuple[bytes, str, str, str, str], tuple[str, str, tuple[str, ...]]] = {}
+        self.limited: dict[str, float] = {}  # principal → monotonic clock until which she is refused
+        self.epoch = ""
+        self._mirror: dict[str, int] = {}
+        self._mirror_of: tuple[str, int] = ("", -1)
+        self._server_offset: float | None = None  # the store's clock minus this process's monotonic one
+        self._secrets = None if self._given_secret is None else secrets.derive(self._given_secret)
+        self._agreed = self._given_secret is not None  # whether the secret is the store's, as far as is known
+        self._embeddings: Any = None
+
+    def meet_encoder(self) -> None:
+        """Learn the encoder's fingerprint and make the matcher that goes with it; may load the model."""
+        if not self.fingerprint:
+            fingerprint = self.encoder.fingerprint
+            self._matcher = self._make_matcher(fingerprint)
+            self.fingerprint = fingerprint
+
+    @property
+    def matcher(self) -> Matcher:
+        """The matcher; known once the encoder was met."""
+        assert self._matcher is not None
+        return self._matcher
+
+    def identify(self, request: CacheRequest) -> Identity | None:
+        """Return what the request is called, None while the namespace's secret isn't known."""
+        if self._secrets is None:
+            return None
+        key = self._secrets.scope
+        name = (key, self.policy.personal)
+        memo: Identity | None = request._memo.get(name)
+        if memo is None:
+            text = scope.exact_text(request.prompt)
+            scope_id, place, generations = self._scope_of(request, key)
+            digest = scope.text_digest(text)
+            blocked = {digest}
+            if request.user is not None:
+                blocked.add(f"{digest}@{principal_digest(request.user)}")
+            memo = request._memo[name] = Identity(
+                text,
+                scope_id,
+                place + scope.text_id(scope_id, text, key),
+                digest,
+                generations,
+                frozenset(blocked),
+            )
+        return memo
+
+    def _scope_of(self, request: CacheRequest, key: bytes) -> tuple[str, str, tuple[str, ...]]:
+        """Return scope, beginning of the entry id, and generations; remembered for requests without a context."""
+        plain = None
+        owner = admission.owner(request, self.policy)
+        if (
+            owner is None
+            and request.context is None
+            and request.tools is None
+            and not (request.params or request.media or request.segment or request.earlier_turns)
+        ):
+            plain = (key, request.tenant, request.model, request.model_version, request.endpoint)
+            known = self._plain_scopes.get(plain)
+            if known is not None:
+                return known
+        found = (
+            scope.scope_id(request, key, owner),
+            scope.entry_id(request.model, request.model_version, ""),
+            scope.scope_generations(request),
+        )
+        if plain is not None:
+            if len(self._plain_scopes) > MAX_PLAIN:
+                self._plain_scopes.clear()
+            self._plain_scopes[plain] = found
+        return found
+
+    def _identify(self, request: CacheRequest, left: Callable[[], float]) -> Steps[Identity]:
+        if not self._agreed:
+            yield from self._agree(left())
+        identity = self.identify(request)
+        assert identity is not None
+        return identity
+
+    def _agree(self, timeout: float) -> Steps[secrets.Secrets]:
+        """Adopt the namespace's secret; a store that lost it is offered the one that was used so far."""
+        if not self._agreed or self._secrets is None:
+            self._offer = yield self._ask("secret", self._offer, timeout=timeout)
+            self._secrets = secrets.derive(self._offer)
+            self._agreed = True
+        return self._secrets
+
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Ask:
+        timeout = options.get("timeout")
+        if timeout is not None and timeout <= 0:
+            raise TimeoutError
+        return Ask(method, arguments, options)
+
+    def _look(self, request: CacheRequest, *, explain: bool = False) -> Look:
+        admission.check_prompt(request.prompt)
+        started, limit = self.clock(), self.policy.deadline
+        return Look(
+            request, started, lambda: limit - (self.clock() - started), report=[] if explain else None
+        )
+
+    def _failure(self, error: Exception, look: Look) -> str:
+        """Name and count a failure; the breaker counts only the store's."""
+        if isinstance(error, EncoderError):
+            reason = "encoder_failed"
+        elif isinstance(error, TimeoutError) or look.left() <= 0:
+            reason = "deadline"
+        else:
+            reason = "store_busy" if type(error).__name__ == "StoreBusyError" else "store_unavailable"
+            self.breaker.failed()
+        self.metrics.count("failures", reason)
+        return reason
+
+    def _read(self, look: Look, ids: Sequence[str], shared: tuple[str, str] | None) -> Steps[View]:
+        identity = look.identity
+        names = identity.generations if identity else ()
+        sent = self.clock()
+        view: View = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
+        self._learn(view, sent)
+        if self.went_back:
+            yield from self._assert_again(look)
+            sent = self.clock()
+            view = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
+            self._learn(view, sent)
+        if look.fence is None:
+            look.fence = Fence(view.epoch, view.time_us)
+        for entry_id in view.undecodable:
+            self.metrics.count("failures", "undecodable")
+            yield from self._set_aside(entry_id, look)
+        return view
+
+    def _learn(self, view: View, sent: float) -> None:
+        """Take over what a read says about epoch, generations and clock."""
+        self._server_offset = view.time_us / 1e6 - sent
+        if view.epoch != self.epoch:
+            if self.epoch:
+                self.forget()
+                self._agreed = self._given_secret is not None  # it may have gone with the rest
+            self.epoch = view.epoch
+            self.withdrawals = 0  # another store, another count; nothing of the old one is served
+        if view.withdrawals >= self.withdrawals:
+            self.counted(view.withdrawals)
+        elif sent > self.counted_at:  # a read from before the last count says nothing
+            self.went_back = True
+        state = (view.epoch, view.version)
+        if state != self._mirror_of:
+            self._mirror, self._mirror_of = {}, state
+        if len(self._mirror) > MAX_MIRROR:
+            self._mirror = {}
+        self._mirror.update(view.generations)
+
+    def _set_aside(self, entry_id: str, look: Look) -> Steps[None]:
+        try:
+            yield self._ask("set_aside", entry_id, keep=self.policy.tombstone_ttl, timeout=look.left())
+        except (StoreUnavailableError, TimeoutError):
+            self.metrics.count("failures", "set_aside")
+
+    def withdrew(self, ids: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Remember withdrawals, this process's and others', in case the store forgets them."""
+        with self.lock:
+            for key in (*(("id", i) for i in ids), *(("name", n) for n in names)):
+                self.recent[key] = None
+                self.recent.move_to_end(key)
+            while len(self.recent) > MAX_RECENT:
+                self.recent.popitem(last=False)
+
+    def counted(self, withdrawals: int) -> None:
+        """Note how many withdrawals the store has counted by now."""
+        with self.lock:
+            if withdrawals > self.withdrawals:
+                self.withdrawals, self.counted_at = withdrawals, self.clock()
+
+    def count_withdrawals(self) -> Steps[None]:
+        """Learn how many withdrawals the store has counted, so that fewer later on are noticed."""
+        sent = self.clock()
+        try:
+            view = yield self._ask("read", (), (), embedding=None, timeout=self.policy.deadline)
+        except (StoreUnavailableError, TimeoutError):
+            self.metrics.count("failures", "count_withdrawals")
+        else:
+            self._learn(view, sent)
+
+    def _assert_again(self, look: Look) -> Steps[None]:
+        """The store went back in time: withdraw again what was withdrawn lately, before anything is served."""
+        log.warning(
+            "the store counts fewer withdrawals than before: asserting the last %s again", len(self.recent)
+        )
+        self.metrics.count("failures", "went_back")
+        self.forget()
+        with self.lock:
+            ids = [name for kind, name in self.recent if kind == "id"]
+            names = [name for kind, name in self.recent if kind == "name"]
+            self.withdrawals = 0
+        options = {"durability": self.policy.durability, "timeout": WITHDRAWAL_TIMEOUT}
+        if names:
+            yield self._ask("raise_generations", names, before=0.0, **options)
+        for first in range(0, len(ids), 100):
+            chunk = ids[first : first + 100]
+            yield self._ask("withdraw", chunk, "asserted again", keep=self.policy.tombstone_ttl, **options)
+        self.went_back = False
+
+    def server_now(self) -> float:
+        """Estimate the store's clock, seconds since the Unix epoch."""
+        offset = self._server_offset
+        return time.time() if offset is None else self.clock() + offset
+
+    def forget(self) -> None:
+        """Drop everything that was learnt from the store: copies, rows, scopes."""
+        self.local.drop()
+        self.flights.ground()
+        self.forget_rows()
+
+    def forget_rows(self) -> None:
+        """Drop what the index holds; scopes are read anew when they are asked for."""
+        with self.lock:
+            self.loaded.clear()
+            self.own.clear()
+            if self.index is not None:
+                self.index.clear()
+
+    def _token_maker(
+        self,
+        tenant: str,
+        entry_id: str,
+        revision: int,
+        match: Match,
+        similarity: float,
+        digest: str,
+        now: float,
+    ) -> Callable[[], str]:
+        def make() -> str:
+            assert self._secrets is not None
+            serving = secrets.Serving(
+                tenant=tenant, entry_id=entry_id, revision=revision, match=match, similarity=similarity,
+                text=digest, nonce=secrets.new_nonce(), time=now,
+            )  # fmt: skip
+            return secrets.sign(serving, self.namespace, self._secrets)
+
+        return make
+
+    def pseudonym(self, text: str) -> Steps[str]:
+        """Return what stands for a text in this namespace."""
+        keys = yield from self._agree(self.policy.deadline)
+        return scope.pseudonym(text, keys.scope)

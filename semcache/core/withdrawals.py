@@ -1,0 +1,170 @@
+"""Feedback and invalidation: what takes an entry back, and is final once it was acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from semcache import scope, secrets
+from semcache.core.state import WITHDRAWAL_TIMEOUT, State
+from semcache.errors import (
+    InvalidRequestError,
+    RateLimitedError,
+    StoreUnavailableError,
+    UnknownLookupError,
+)
+from semcache.feedback import check_verdict, principal_digest
+from semcache.protocols import Mark
+from semcache.steps import Steps
+from semcache.types import (
+    About,
+    FeedbackResult,
+    Invalidated,
+)
+from semcache.types import (
+    Verdict as Vote,
+)
+
+
+class Withdrawals(State):
+    """Steps of feedback and invalidation."""
+
+    def invalidate(
+        self,
+        *,
+        entry_ids: Collection[str],
+        bases: Sequence[str],
+        tenant: str | None,
+        older_than: float | None,
+    ) -> Steps[Invalidated]:
+        """Withdraw entries by name, or raise generations; raises unless the store acknowledged."""
+        policy = self.policy
+        if entry_ids:
+            names = tuple(dict.fromkeys(entry_ids))
+            done = yield self._ask(
+                "withdraw", names, "invalidated", keep=policy.tombstone_ttl, durability=policy.durability,
+                timeout=WITHDRAWAL_TIMEOUT,
+            )  # fmt: skip
+            self.local.drop(*names)
+            self.counted(done.count)
+            self.withdrew(ids=names)
+            self.flights.ground()
+            return Invalidated(len(done.entry_ids), (), done.entry_ids, durability=done.durability)
+        raised = scope.raised_generations(bases, tenant)
+        done = yield self._ask(
+            "raise_generations", raised, before=older_than or 0.0, durability=policy.durability,
+            timeout=WITHDRAWAL_TIMEOUT,
+        )  # fmt: skip
+        self.local.drop()
+        self.counted(done.count)
+        self.withdrew(names=raised)
+        self.flights.ground()
+        self._mirror_of = ("", -1)
+        return Invalidated(None, tuple(bases), durability=done.durability)
+
+    def feedback(
+        self,
+        target: str,
+        verdict: Vote,
+        *,
+        rater: str | None,
+        about: About | None,
+        tenant: str | None,
+    ) -> Steps[FeedbackResult]:
+        """Record a verdict on a serving (lookup id) or an entry (entry id)."""
+        check_verdict(verdict)
+        if about not in (None, "answer", "match"):
+            raise InvalidRequestError(f"about is {about!r}, expected 'answer', 'match' or None")
+        principal = principal_digest(rater)
+        if not isinstance(target, str):
+            raise InvalidRequestError(f"lookup id is {type(target).__name__}, expected str")
+        keys = yield from self._agree(WITHDRAWAL_TIMEOUT)
+        if "/" in target:
+            scope.split_entry_id(target)
+            revision, nonce, digest, similarity, about = None, principal, "-", None, about or "answer"
+            entry_id = target
+        else:
+            serving = secrets.verify(
+                target,
+                self.namespace,
+                keys,
+                now=self.server_now(),
+                lifetime=self.policy.lookup_id_ttl,
+            )
+            if tenant is not None and serving.tenant != tenant:
+                raise UnknownLookupError("unknown or expired lookup id")
+            entry_id, revision, nonce, digest = (
+                serving.entry_id,
+                serving.revision,
+                serving.nonce,
+                serving.text,
+            )
+            similarity = serving.similarity
+            about = about or ("answer" if serving.match == "exact" else "match")
+        policy = self.policy
+        self._check_rate(principal)
+        mark = Mark(
+            entry_id=entry_id, revision=revision, verdict=verdict, about=about, principal=principal, nonce=nonce,
+            text=digest, similarity=similarity, raters=policy.feedback_raters, window=policy.feedback_window,
+            keep=policy.tombstone_ttl, rate=policy.feedback_rate, rate_window=policy.feedback_rate_window,
+        )  # fmt: skip
+        result: FeedbackResult = yield self._ask(
+            "feedback", mark, durability=policy.durability, timeout=WITHDRAWAL_TIMEOUT
+        )
+        if result.action in ("withdrawn", "blocked"):
+            self.local.drop(entry_id)
+            self.flights.ground()
+        if result.action == "withdrawn":
+            self.withdrew(ids=[entry_id])
+            yield from self.count_withdrawals()
+        if result.limited:
+            with self.lock:
+                self.limited[principal] = self.clock() + policy.feedback_rate_window
+        self.metrics.count("feedback", result.action)
+        return result
+
+    def _check_rate(self, principal: str) -> None:
+        """Refuse a principal who has spoken too often; known to this process since the store said so."""
+        with self.lock:
+            until = self.limited.get(principal)
+            left = 0.0 if until is None else until - self.clock()
+            if until is not None and left <= 0:
+                del self.limited[principal]
+        if left > 0:
+            policy = self.policy
+            raise RateLimitedError(
+                f"more than {policy.feedback_rate} verdicts in {policy.feedback_rate_window:g} s, expected at most "
+                f"that; try again in {left:.0f} s",
+                retry_after=left,
+            )
+
+    def sweeping(self) -> dict[str, Any]:
+        """Return what a sweep needs to know."""
+        policy = self.policy
+        lease = max(policy.sweep_every * 0.9, 1.0)
+        return {"lease": lease, "keep": policy.tombstone_ttl, "generations": policy.max_generations}
+
+    def known_id(self, entry_id: str) -> str:
+        """Return an entry id, checked.
+
+        Raises:
+            InvalidRequestError: It isn't the name of an entry.
+        """
+        scope.split_entry_id(entry_id)
+        return entry_id
+
+    def reachable(self, ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+        """Return what the server says of itself, nothing if it can't be reached."""
+        try:
+            return ask()
+        except StoreUnavailableError:
+            self.metrics.count("failures", "info")
+            return {}
+
+    async def reachable_async(self, ask: Callable[[], Awaitable[Mapping[str, str]]]) -> Mapping[str, str]:
+        """The same, awaited."""
+        try:
+            return await ask()
+        except StoreUnavailableError:
+            self.metrics.count("failures", "info")
+            return {}
