@@ -180,6 +180,8 @@ def _print_candidate(out: Console, number: int, candidate: CandidateReport) -> N
     out.print(f"{number}. {shown(candidate.prompt, 100)}")
     out.print(f"   similarity {candidate.similarity:.4f}{probability}  {verdict}")
     out.print(f"   {candidate.entry_id}")
+    if candidate.flip:
+        out.print(f"   flips   {shown(candidate.flip, 300)}")
     for finding in candidate.findings:
         if finding.verdict != "not_applicable":
             detail = f"  {shown(finding.detail, 120)}" if finding.detail else ""

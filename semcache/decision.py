@@ -170,3 +170,18 @@ def tightened(threshold: float, observations: Sequence[tuple[float, bool]]) -> f
             continue
         own = max(own, min(1.0, similarity + 1e-3))
     return own
+
+
+def state_finding(reason: str | None) -> Finding:
+    """Report whether an entry is alive, where its words weren't judged: an exact match, or a dead entry."""
+    if reason is None:
+        return Finding("state", "pass", "live")
+    return Finding("state", "refuse", reason, f"no threshold flips it: the entry itself is out ({reason})")
+
+
+def flip(served: bool, findings: Sequence[Finding]) -> str:
+    """Say what would turn a candidate's verdict round: all that refuses it, or which bounds it keeps."""
+    if not served:
+        return "; ".join(f"{f.rule}: {f.flip or f.detail}" for f in findings if f.verdict == "refuse")
+    bounds = (f for f in findings if f.verdict == "pass" and f.rule in ("threshold", "probability"))
+    return "; ".join(f"{f.rule}: {f.flip}" for f in bounds if f.flip)

@@ -233,9 +233,10 @@ class Candidate:
 class Finding:
     """What one rule said about one candidate, for `explain`."""
 
-    rule: str  # a guard's name, "threshold", "probability", "verifier", "ttl" …
+    rule: str  # a guard's name, "threshold", "probability", "verifier", "state" …
     verdict: Literal["pass", "refuse", "not_applicable"]
     detail: str = ""
+    flip: str = ""  # what would turn the verdict round, e.g. "needs cosine ≥ 0.830, has 0.790"
 
 
 class LookupToken:
@@ -432,6 +433,7 @@ class CandidateReport:
 
     Attributes:
         reason: Why it may not be served; None if it may.
+        flip: What would turn that round: all that refuses it, or how far it is from being refused.
         findings: Each rule's verdict.
     """
 
@@ -441,6 +443,7 @@ class CandidateReport:
     reason: str | None
     detail: str = ""
     probability: float | None = None
+    flip: str = ""
     findings: tuple[Finding, ...] = ()
 
 

@@ -609,6 +609,8 @@ def test_explain_serves_and_counts_nothing(cache: Facade) -> None:
     assert isinstance(explained.decision, Hit)
     assert [report.reason for report in explained.candidates] == [None, "below_threshold"]
     assert all(report.findings for report in explained.candidates)
+    assert "threshold: refuses at a threshold above" in explained.candidates[0].flip
+    assert "threshold: needs cosine ≥" in explained.candidates[1].flip
     assert cache.stats().requests == before
 
 

@@ -147,6 +147,7 @@ def test_explain_shows_candidates_and_rules(cache: SemanticCache, where: tuple[s
 
     said = run("explain", "How do I paint a wall?", "--model", "m", *where).stdout
     assert "1. How do I copy a file?" in said
+    assert "flips threshold: needs cosine ≥ 0." in " ".join(said.split())
 
     assert "none in this scope" in run("explain", "How do I copy a file?", "--model", "other", *where).stdout
 

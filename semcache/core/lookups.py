@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from semcache import admission, scope
 from semcache.core.rows import Rows
 from semcache.core.state import Identity, Look
-from semcache.decision import Clock, Verdict, decide, freshness, tightened
+from semcache.decision import Clock, Verdict, decide, flip, freshness, state_finding, tightened
 from semcache.errors import (
     EncoderError,
     StoreUnavailableError,
@@ -342,7 +342,9 @@ class Lookups(Rows):
             return None
         if probability is not None:
             detail = f"the verifier gave {probability:.3f}, needed {VERIFIED}"
-        return replace(verdict, reason="verifier", detail=detail)
+        asked = f"needs a probability of {VERIFIED} or more from the verifier"
+        findings = (*verdict.findings, Finding("verifier", "refuse", detail, asked))
+        return replace(verdict, reason="verifier", detail=detail, findings=findings)
 
     def explain(self, request: CacheRequest) -> Steps[Explanation]:
         """Look up without serving or counting, and report every rule."""
@@ -357,10 +359,11 @@ class Lookups(Rows):
                 reason=v.reason,
                 detail=v.detail,
                 probability=v.probability,
-                findings=v.findings
-                or (Finding("state", "pass" if v.reason is None else "refuse", v.reason or "live"),),
+                flip=flip(v.reason is None, findings),
+                findings=findings,
             )
             for v in report
+            for findings in (v.findings or (state_finding(v.reason),),)
         )
         reason = decision.reason if isinstance(decision, Miss) else None
         return Explanation(

@@ -232,6 +232,7 @@ class FoundRule(Model):
     rule: str
     verdict: Literal["pass", "refuse", "not_applicable"]
     detail: str
+    flip: str
 
 
 class ExplainedCandidate(Model):
@@ -243,6 +244,7 @@ class ExplainedCandidate(Model):
     probability: float | None
     reason: str | None
     detail: str
+    flip: str
     findings: list[FoundRule]
 
 

@@ -110,7 +110,11 @@ def explain_answer(explanation: Explanation) -> ExplainAnswer:
                 probability=c.probability,
                 reason=c.reason,
                 detail=c.detail,
-                findings=[FoundRule(rule=f.rule, verdict=f.verdict, detail=f.detail) for f in c.findings],
+                flip=c.flip,
+                findings=[
+                    FoundRule(rule=f.rule, verdict=f.verdict, detail=f.detail, flip=f.flip)
+                    for f in c.findings
+                ],
             )
             for c in explanation.candidates
         ],

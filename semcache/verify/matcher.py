@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from semcache.guards import GUARDS, Comparison, analyse, compare
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 from semcache.protocols import Judgement
 from semcache.types import Finding, check_cosine
+from semcache.verify import flips
 from semcache.verify.calibration import Calibration, FamilyCalibration
 from semcache.verify.features import descents, features
 
@@ -56,7 +57,7 @@ class ThresholdMatcher:
         least = self.threshold if threshold is None else max(threshold, self.threshold)
         passed = similarity >= least
         detail = f"similarity {similarity:.4f}, threshold {least:.4f}"
-        findings = (Finding("threshold", "pass" if passed else "refuse", detail),) if explain else ()
+        findings = (_threshold(similarity, least),) if explain else ()
         return Judgement(None if passed else "below_threshold", findings=findings, detail=detail)
 
 
@@ -98,10 +99,15 @@ class CalibratedMatcher:
         foreign = answer_language is not None and _foreign(a.language, answer_language)
         if foreign:
             detail = f"the prompt is {a.language}, the stored answer {answer_language}"
-            findings = (Finding("language", "refuse", detail),) if explain else ()
+            flip = flips.of_guard("language", "refuse")
+            findings = (Finding("language", "refuse", detail, flip),) if explain else ()
             return Judgement("guard:language", findings=findings, detail=detail)
         if a.normal == b.normal:
-            findings = (Finding("normal_form", "pass", "equal normal form"),) if explain else ()
+            findings = (
+                (Finding("normal_form", "pass", "equal normal form", "no threshold flips it"),)
+                if explain
+                else ()
+            )
             return Judgement(None, 1.0, findings, "equal normal form")
         family = self._family(a.family, b.family)
         least = family.threshold if threshold is None else max(threshold, family.threshold)
@@ -132,9 +138,11 @@ class CalibratedMatcher:
         if not similarity >= least:
             first = ("below_threshold", f"similarity {similarity:.4f}, threshold {least:.4f}")
         if explain:
-            findings.append(Finding("normal_form", "refuse" if first else "pass", "the normal forms differ"))
-            verdict = "refuse" if first else "pass"
-            findings.append(Finding("threshold", verdict, f"similarity {similarity:.4f}, least {least:.4f}"))  # type: ignore[arg-type]
+            differs = "the normal forms differ"
+            findings.append(
+                Finding("normal_form", "not_applicable", differs, "equal ones are served at any cosine")
+            )
+            findings.append(_threshold(similarity, least))
         for name, guard in GUARDS:
             if answered and name == "language":  # the answer's language was compared instead
                 continue
@@ -144,27 +152,37 @@ class CalibratedMatcher:
                 if not explain:
                     break
             if explain:
-                findings.append(Finding(name, said.verdict, said.detail))
+                findings.append(Finding(name, said.verdict, said.detail, flips.of_guard(name, said.verdict)))
         if self.near_copy_gate and (explain or first is None):
             said = near_copy(c)
             if said.verdict == "refuse" and first is None:
                 first = ("guard:near_copy", said.detail)
             if explain:
-                findings.append(Finding("near_copy", said.verdict, said.detail))
+                flip = flips.of_guard("near_copy", said.verdict)
+                findings.append(Finding("near_copy", said.verdict, said.detail, flip))
         if first is not None and not explain:
             return Judgement(first[0], detail=first[1])
-        probability = (
-            family.probability_of(features(c, similarity, runner_up)) if math.isfinite(similarity) else 0.0
-        )
+
+        def probable(cosine: float) -> float:
+            return family.probability_of(features(c, cosine, runner_up))
+
+        probability = probable(similarity) if math.isfinite(similarity) else 0.0
         enough = probability >= family.probability
         detail = f"match probability {probability:.3f}, least {family.probability:.3f}"
         if explain:
-            findings.append(Finding("probability", "pass" if enough else "refuse", detail))
+            flip = flips.of_probability(c, similarity, probable, family.probability)
+            findings.append(Finding("probability", "pass" if enough else "refuse", detail, flip))
         if first is None and not enough:
             first = ("below_threshold", detail)
         if first is not None:
             return Judgement(first[0], probability, tuple(findings), first[1])
         return Judgement(None, probability, tuple(findings), detail)
+
+
+def _threshold(similarity: float, least: float) -> Finding:
+    verdict: Literal["pass", "refuse"] = "pass" if similarity >= least else "refuse"
+    detail = f"similarity {similarity:.4f}, least {least:.4f}"
+    return Finding("threshold", verdict, detail, flips.of_threshold(similarity, least))
 
 
 def _foreign(asked: str, answer: str) -> bool:

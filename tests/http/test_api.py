@@ -62,6 +62,18 @@ def test_a_lookup_says_why_candidates_were_refused(served: Served) -> None:
     assert (found["status"], found["rejected"][0]["reason"]) == ("miss", "below_threshold")
 
 
+def test_explain_says_what_would_turn_each_verdict_round(served: Served) -> None:
+    served.chat("Where is the office?")
+    body = {"model": "m", "prompt": QUESTION}
+    (candidate,) = served.call("POST", "/v1/cache/explain", json=body).json()["candidates"]
+
+    assert candidate["reason"] == "below_threshold"
+    assert candidate["flip"].startswith("threshold: needs cosine ≥ 0.")
+    assert [found["flip"] for found in candidate["findings"]] == [
+        candidate["flip"].removeprefix("threshold: ")
+    ]
+
+
 def test_pages_of_a_listing_hold_every_entry_once_newest_first(served: Served) -> None:
     for number in range(7):
         served.chat(f"question {number}", headers={"x-semcache-mode": "exact"})

@@ -160,6 +160,7 @@ def test_explain_and_invalidate_by_tag_with_the_keyboard_alone(served: Served, b
     page.find("#explain-form textarea").send_keys(PARAPHRASE, Keys.TAB, "m", Keys.ENTER)
     page.until("document.querySelector('#explained').textContent.includes('semantic hit')")
     assert QUESTION in page.text("#explained")
+    assert "What would refuse it" in page.text("#explained")
 
     page.find("#invalidate-form input").send_keys("help:account", Keys.ENTER)
     page.until("document.querySelector('#invalidated').textContent.includes('2 entries')")

@@ -278,7 +278,8 @@ async function explain(event) {
       el("div", { class: "head" }, el("span", { class: "status " + (row.reason ? "miss" : "hit") }, row.reason ?? "may be served"), el("span", {}, `similarity ${row.similarity.toFixed(3)}`),
         row.probability === null ? null : el("span", {}, `probability ${row.probability.toFixed(3)}`), el("span", {}, row.detail)),
       text("Stored prompt", row.prompt),
-      el("table", {}, el("tbody", {}, ...row.findings.map((rule) => el("tr", {}, el("th", { scope: "row" }, rule.rule), el("td", {}, rule.verdict.replace("_", " ")), el("td", {}, rule.detail))))),
+      row.flip ? text(row.reason ? "What would serve it" : "What would refuse it", row.flip) : null,
+      el("table", {}, el("tbody", {}, ...row.findings.map((rule) => el("tr", {}, el("th", { scope: "row" }, rule.rule), el("td", {}, rule.verdict.replace("_", " ")), el("td", {}, rule.detail), el("td", {}, rule.flip))))),
       el("button", { type: "button", onclick: () => openEntry(row.entry_id) }, "Entry"))) : [empty("No candidates in this scope: same tenant, model, parameters and system prompt.")])));
 }
 
