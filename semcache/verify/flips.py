@@ -37,17 +37,18 @@ WHEN: Final = {
 """When each guard refuses; it passes otherwise."""
 
 _STEPS: Final = 40  # halvings: the cosine to 1e-12
-_MARGIN: Final = 1e-6  # of the bound that is shown; cosines are float32
 
 
 def up(cosine: float) -> str:
     """Write a cosine that suffices: rounded up to three decimals."""
-    return f"{math.ceil(cosine * 1000 - _MARGIN) / 1000:.3f}"
+    near = round(cosine, 3)
+    return f"{near if near >= cosine else near + 0.001:.3f}"
 
 
 def down(cosine: float) -> str:
     """Write a cosine that is reached: rounded down to three decimals."""
-    return f"{math.floor(cosine * 1000 + _MARGIN) / 1000:.3f}"
+    near = round(cosine, 3)
+    return f"{near if near <= cosine else near - 0.001:.3f}"
 
 
 def of_threshold(similarity: float, least: float) -> str:
