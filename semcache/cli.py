@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from semcache import cli_again, cli_demo, cli_doctor, cli_entries, cli_evaluate, cli_serve
+from semcache import cli_again, cli_demo, cli_doctor, cli_entries, cli_evaluate, cli_plan, cli_serve
 from semcache._version import __version__
 from semcache.errors import SemcacheError
 
@@ -60,6 +60,7 @@ cli_doctor.register(app)
 cli_serve.register(app)
 cli_again.register(app)
 cli_evaluate.register(app)
+cli_plan.register(app)
 
 
 def main() -> None:
