@@ -91,6 +91,7 @@ class _Base:
         )
         self._background = background
         self._follower: FollowerThread | None = None
+        self._keep_leases()
         self._release: Callable[[], None] = lambda: None
         self._closed = False
         _caches.add(self)
@@ -114,6 +115,16 @@ class _Base:
                 if self._follower is None:
                     self._follower = FollowerThread(self._core, self._background)
 
+    def _keep_leases(self) -> None:
+        """Share flights with other processes, if there is a store to do that with beside the calls."""
+        policy = self._core.policy
+        if self._background is not None and policy.single_flight and policy.flight_lease > 0:
+            from semcache.leases import LeaseKeeper
+
+            self._core.keeper = LeaseKeeper(
+                self._background, policy.flight_lease, policy.flight_timeout, self._core.metrics
+            )
+
     def _warm_up(self) -> None:
         """Load the model beside the first requests."""
         self._core.meet_encoder()
@@ -123,11 +134,14 @@ class _Base:
         self._closed = True
         if self._follower is not None:
             self._follower.stop()
+        if self._core.keeper is not None:
+            self._core.keeper.close()
 
     def _after_fork(self) -> None:
         self._follower = None
         self._core.fresh_start()
         self._core.metrics.reset()
+        self._keep_leases()
 
     def _local_stats(self, server: Mapping[str, str]) -> Stats:
         core = self._core

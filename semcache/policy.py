@@ -63,6 +63,8 @@ class Policy:
             confidence 1, in [0, 1]; an answer of unknown confidence, or with a ttl of its own, isn't shortened.
         single_flight: Whether concurrent callers with the same request share one call to the model.
         flight_timeout: Seconds a caller waits for another's call before it makes its own.
+        flight_lease: Seconds for which a process that calls the model keeps the other processes waiting; extended while
+            the call lasts, so it is how long they wait for one that died. 0 keeps single flight inside each process.
     """
 
     threshold: float | None = None
@@ -99,6 +101,7 @@ class Policy:
     sweep_every: float = 300.0
     max_generations: int = 200_000
     flight_timeout: float = 60.0
+    flight_lease: float = 5.0
     kinds: Mapping[str, float | None] = field(default_factory=dict)
     time_bound: Literal["shorten", "bypass", "ignore"] = "shorten"
     time_bound_ttl: float = 60.0
@@ -121,6 +124,7 @@ class Policy:
             "tombstone_ttl",
             "fence_ttl",
             "flight_timeout",
+            "flight_lease",
             "time_bound_ttl",
         ):
             _number(name, getattr(self, name), 0.0, math.inf, none=name == "ttl")

@@ -229,6 +229,7 @@ class Draft:
         embedding: float16 bytes, None for an entry that only matches exactly.
         shared_embedding: (text digest, int8 bytes) for the shared embedding cache.
         cost: JSON with what the answer cost: usage and latency.
+        lease: Holder of the lease that ends with this put, empty for none.
     """
 
     entry_id: str
@@ -250,6 +251,54 @@ class Draft:
     shared_embedding: tuple[str, bytes] | None = None
     request: str = ""
     cost: str = ""
+    lease: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A wish to be the one that calls the model for an entry.
+
+    Attributes:
+        holder: Names whoever wishes it, once.
+        seconds: How long the lease lasts unless it is extended.
+        epoch: The store's epoch at the lookup that missed.
+        fence_us: The store's clock at that lookup, microseconds; None for now.
+        since_us: An entry stored after this is the answer, and nothing is claimed; None to claim all the same.
+        instead_of: A holder whose lease is taken over, because its answer could not be stored any more; empty for nobody.
+        names: Generations that the answer will obey.
+    """
+
+    entry_id: str
+    holder: str
+    seconds: float
+    epoch: str
+    fence_us: int | None
+    since_us: int | None
+    instead_of: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What the store said to a claim.
+
+    Attributes:
+        state: ``taken`` (call the model), ``held`` (somebody does), ``stored`` (there is an answer by now) or
+            ``unshared`` (somebody did, and the answer wasn't stored: don't wait for the next one).
+        holder: Who holds the lease.
+        left: Seconds until it ends by itself.
+        fence_us: The store's clock when the holder looked up.
+        epoch, time_us: The store's epoch and clock, after the claim.
+        raised_us: The store's clock when one of the claim's generations was raised last; 0 for never.
+    """
+
+    state: str
+    holder: str
+    left: float
+    fence_us: int
+    epoch: str
+    time_us: int
+    raised_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +443,24 @@ class Store(Protocol):
         """Store an entry atomically and announce it."""
         ...
 
+    def claim(self, claim: Claim, *, timeout: float) -> Claimed:
+        """Take the lease on calling the model for an entry, or learn who has it."""
+        ...
+
+    def extend(self, leases: Sequence[tuple[str, str]], seconds: float, *, timeout: float) -> list[bool]:
+        """Hold leases, (entry id, holder) each, for so many seconds from now; False where it is another's by now."""
+        ...
+
+    def release(
+        self, leases: Sequence[tuple[str, str]], *, unshared: float | None = None, timeout: float
+    ) -> None:
+        """Give leases, (entry id, holder) each, back.
+
+        Args:
+            unshared: Seconds for which whoever claims is told that there is nothing to wait for; None for none.
+        """
+        ...
+
     def put_embedding(
         self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
     ) -> None:
@@ -497,6 +564,16 @@ class AsyncStore(Protocol):
     ) -> View: ...
 
     async def put(self, draft: Draft, *, timeout: float) -> PutReply: ...
+
+    async def claim(self, claim: Claim, *, timeout: float) -> Claimed: ...
+
+    async def extend(
+        self, leases: Sequence[tuple[str, str]], seconds: float, *, timeout: float
+    ) -> list[bool]: ...
+
+    async def release(
+        self, leases: Sequence[tuple[str, str]], *, unshared: float | None = None, timeout: float
+    ) -> None: ...
 
     async def put_embedding(
         self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float

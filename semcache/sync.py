@@ -90,6 +90,9 @@ class Follower:
             core.withdrew(
                 (c.entry_id for c in changes if c.op == "withdraw"), (n for c in changes for n in c.names)
             )
+        if core.arrivals:
+            for change in changes:
+                core.arrived(change.entry_id)
         changes = [c for c in changes if c.op != "add" or not core.is_own(c.entry_id)]
         gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
         if gone:

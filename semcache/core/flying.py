@@ -8,25 +8,26 @@ from typing import Any
 
 from semcache import admission, scope
 from semcache.core.arguments import as_response
-from semcache.core.lookups import Lookups
+from semcache.core.leading import Cleared, Leading
 from semcache.core.puts import Puts
 from semcache.errors import (
     OnlyIfCachedError,
     StoreUnavailableError,
 )
 from semcache.flights import Flight
+from semcache.leases import Lease
 from semcache.reasons import FAILURES, STORE_OUTCOMES
 from semcache.steps import Board, CallModel, Steps
 from semcache.types import (
     Answer,
     CacheRequest,
-    Decision,
     Hit,
+    Miss,
     Stored,
 )
 
 
-class Flying(Lookups, Puts):
+class Flying(Leading, Puts):
     """Steps of get_or_compute."""
 
     def get_or_compute(
@@ -86,7 +87,7 @@ class Flying(Lookups, Puts):
         options: Mapping[str, Any],
     ) -> Steps[Answer]:
         try:
-            answer = yield from self._lead(request, call_model, options)
+            answer = yield from self._lead(request, call_model, options, alone=False)
         except BaseException:
             self.flights.done(flight)
             flight.fail()
@@ -96,17 +97,53 @@ class Flying(Lookups, Puts):
         return answer
 
     def _lead(
-        self, request: CacheRequest, call_model: Callable[[CacheRequest], Any], options: Mapping[str, Any]
+        self,
+        request: CacheRequest,
+        call_model: Callable[[CacheRequest], Any],
+        options: Mapping[str, Any],
+        *,
+        alone: bool = True,
     ) -> Steps[Answer]:
-        decision: Decision | None = self.serve_local(request)
-        if decision is None:
-            decision = yield from self.lookup(request)
+        """Serve, or call the model and store.
+
+        Args:
+            alone: Whether other processes aren't asked whether they call it already.
+        """
+        hit = self.serve_local(request)
+        if hit is not None:
+            return Answer(hit.response, hit)
+        look = self._look(request)
+        cleared = Cleared((yield from self._lookup(look)))
+        took = self.clock() - look.started
+        if not alone and not request.only_if_cached:
+            cleared = yield from self.clear(look, cleared.decision, options.get("tags", ()))
+        decision = cleared.decision
+        if cleared.waited and isinstance(decision, Hit):
+            self.metrics.count("waited", "waited")
+            return Answer(decision.response, decision, waited=True)
+        self._count(decision, took)
         if isinstance(decision, Hit):
             return Answer(decision.response, decision)
         if request.only_if_cached:
             raise OnlyIfCachedError(
                 f"nothing stored may be served ({decision.reason}), and only_if_cached was asked for"
             )
+        answer: Answer | None = None
+        try:
+            answer = yield from self._compute(request, call_model, options, decision, cleared.lease)
+        finally:
+            if cleared.lease is not None and self.keeper is not None:
+                self.keeper.give_back(cleared.lease, unshared=answer is not None)
+        return answer
+
+    def _compute(
+        self,
+        request: CacheRequest,
+        call_model: Callable[[CacheRequest], Any],
+        options: Mapping[str, Any],
+        decision: Miss,
+        lease: Lease | None,
+    ) -> Steps[Answer]:
         started = self.clock()
         given = yield CallModel(call_model, request)
         response = as_response(given)
@@ -120,6 +157,6 @@ class Flying(Lookups, Puts):
             return Answer(response, decision, Stored(outcome))
         stored = yield from self.put(
             request, response, fence=decision.fence, tags=options.get("tags", ()), ttl=options.get("ttl"),
-            confidence=options.get("confidence"), kind=options.get("kind"),
+            confidence=options.get("confidence"), kind=options.get("kind"), lease=lease,
         )  # fmt: skip
         return Answer(response, decision, stored)

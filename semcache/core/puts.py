@@ -14,6 +14,7 @@ from semcache.errors import (
     EncoderError,
     StoreUnavailableError,
 )
+from semcache.leases import Lease
 from semcache.protocols import Draft, LateEmbedding, PutReply
 from semcache.requests import encode_request
 from semcache.steps import Compute, Steps
@@ -41,13 +42,16 @@ class Puts(Rows):
         ttl: float | None,
         confidence: float | None,
         kind: str | None,
+        lease: Lease | None = None,
     ) -> Steps[Stored]:
         """Store, count, never raise for the store's or the encoder's sake."""
         check_confidence(confidence)
         check_ttl(ttl)
         given = scope.given_tags(request, tags)
         look = self._look(request)
-        stored = yield from self._put(look, response, fence, given, ttl, confidence, kind or request.kind)
+        stored = yield from self._put(
+            look, response, fence, given, ttl, confidence, kind or request.kind, lease
+        )
         self.metrics.count("stored", stored.outcome)
         self.metrics.took("put", self.clock() - look.started)
         return stored
@@ -61,6 +65,7 @@ class Puts(Rows):
         ttl: float | None,
         confidence: float | None,
         kind: str | None,
+        lease: Lease | None,
     ) -> Steps[Stored]:
         request, policy = look.request, self.policy
         if admission.bypass(request, policy) is not None:
@@ -94,14 +99,14 @@ class Puts(Rows):
             identity = look.identity = yield from self._identify(request, look.left)
             if not self.epoch:
                 yield from self._read(look, (), None)
-            draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
+            draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding, lease)
             self.expect_own(identity.entry_id)
             reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
                 yield from self._read(look, (), None)
                 identity = look.identity = yield from self._identify(request, look.left)
-                draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding)
+                draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding, lease)
                 self.expect_own(identity.entry_id)
                 reply = yield self._ask("put", draft, timeout=self.policy.deadline)
         except (StoreUnavailableError, TimeoutError) as error:
@@ -110,6 +115,8 @@ class Puts(Rows):
             reason = self._failure(error, look)
             return Stored("store_unavailable" if reason == "store_busy" else reason)
         self.breaker.succeeded()
+        if lease is not None and self.keeper is not None and identity.entry_id == lease.entry_id:
+            self.keeper.ended(lease)
         self.local.drop(identity.entry_id)
         if reply.outcome not in ("stored", "replaced"):
             return Stored(reply.outcome)
@@ -150,6 +157,7 @@ class Puts(Rows):
         confidence: float | None,
         kind: str | None,
         embedding: Embedding | None,
+        lease: Lease | None,
     ) -> Draft:
         ttl = self._jittered(ttl, identity.digest)
         keep = None if ttl is None else ttl + self.policy.stale_while_revalidate
@@ -178,6 +186,7 @@ class Puts(Rows):
             fingerprint=self.fingerprint if embedding is not None else "",
             shared_embedding=shared,
             request=encode_request(request, keep_all=self.policy.keep_requests),
+            lease=lease.holder if lease is not None else "",
         )
 
     def _jittered(self, ttl: float | None, digest: str) -> float | None:

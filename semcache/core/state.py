@@ -8,6 +8,7 @@ import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from semcache.encoders.thread import EncoderThread
+    from semcache.leases import LeaseKeeper
     from semcache.protocols import VectorIndex
 
 MAX_MIRROR = 100_000
@@ -106,6 +108,8 @@ class State:
         self.lock = RLock()
         self.local = LocalCopies(policy.local_entries, policy.local_bound)
         self.flights = Flights()
+        self.keeper: LeaseKeeper | None = None  # of leases on calling the model; None where there are none
+        self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
         self.breaker = Breaker(policy.breaker_failures, policy.breaker_reset, self.clock)
         self.index: VectorIndex | None = None
         self.loaded: OrderedDict[str, bool] = OrderedDict()
@@ -281,6 +285,18 @@ class State:
                 self.recent.move_to_end(key)
             while len(self.recent) > MAX_RECENT:
                 self.recent.popitem(last=False)
+
+    def arrival(self, entry_id: str) -> Future[None]:
+        """Return what is done when the change log tells of an entry."""
+        with self.lock:
+            return self.arrivals.setdefault(entry_id, Future())
+
+    def arrived(self, entry_id: str) -> None:
+        """Wake whoever waits for an entry, or let nobody wait any more."""
+        with self.lock:
+            waiting = self.arrivals.pop(entry_id, None)
+        if waiting is not None and waiting.set_running_or_notify_cancel():
+            waiting.set_result(None)
 
     def counted(self, withdrawals: int) -> None:
         """Note how many withdrawals the store has counted by now."""

@@ -15,6 +15,8 @@ from semcache.codec import decode_response
 from semcache.feedback import Complaint, consequence, distinct_raters
 from semcache.protocols import (
     Change,
+    Claim,
+    Claimed,
     Draft,
     LateEmbedding,
     Mark,
@@ -42,6 +44,14 @@ class _Slot:
     tomb_count: int = 0
 
 
+@dataclass
+class _Lease:
+    holder: str  # "-": the last answer wasn't stored
+    epoch: str
+    fence_us: int
+    ends: float
+
+
 class MemoryStore:
     """Entries in a dictionary. Safe to use from many threads.
 
@@ -63,6 +73,7 @@ class MemoryStore:
         self._claims: dict[str, tuple[float, int]] = {}  # ticket → (claimed at, tries)
         self._versions: dict[str, float] = {}
         self._spoken: dict[tuple[str, int], int] = {}  # (principal, bucket) → verdicts
+        self._leases: dict[str, _Lease] = {}
         self._last_us = 0
 
     def _now_us(self) -> int:
@@ -106,6 +117,8 @@ class MemoryStore:
             fence = now if draft.fence_us is None else draft.fence_us
             self._slot(draft.entry_id)
             slot = self._slots.setdefault(draft.entry_id, _Slot())
+            if draft.lease:
+                self.release([(draft.entry_id, draft.lease)], timeout=timeout)
             old = slot.entry
             if slot.tomb_us and fence <= slot.tomb_us:
                 return PutReply("tombstone", 0, now)
@@ -140,6 +153,66 @@ class MemoryStore:
                 fence <= self._generations.get(t, 0) for t in draft.all_tags
             )
             return PutReply("old_fence" if stale else "stored" if old is None else "replaced", revision, now)
+
+    def _lease(self, entry_id: str) -> _Lease | None:
+        lease = self._leases.get(entry_id)
+        if lease is not None and self._clock() >= lease.ends:
+            del self._leases[entry_id]
+            return None
+        return lease
+
+    def claim(self, claim: Claim, *, timeout: float) -> Claimed:
+        with self._lock:
+            now = self._now_us()
+            slot, lease = self._slot(claim.entry_id), self._lease(claim.entry_id)
+            entry = None if slot is None else slot.entry
+            raised = max((self._generations.get(name, 0) for name in claim.names), default=0)
+            if (
+                claim.since_us is not None
+                and entry is not None
+                and entry.state == "live"
+                and entry.created_at * 1e6 > claim.since_us
+            ):
+                return Claimed("stored", "", 0.0, 0, self._epoch, now, raised)
+            if lease is not None and lease.holder == "-":
+                return Claimed("unshared", "", 0.0, 0, self._epoch, now, raised)
+            if (
+                lease is not None
+                and lease.holder != claim.instead_of
+                and lease.epoch == claim.epoch
+                and (slot is None or lease.fence_us > slot.tomb_us)
+            ):
+                left = lease.ends - self._clock()
+                return Claimed("held", lease.holder, left, lease.fence_us, self._epoch, now, raised)
+            fence = now if claim.fence_us is None else claim.fence_us
+            self._leases[claim.entry_id] = _Lease(
+                claim.holder, claim.epoch, fence, self._clock() + claim.seconds
+            )
+            return Claimed("taken", claim.holder, claim.seconds, fence, self._epoch, now, raised)
+
+    def extend(self, leases: Sequence[tuple[str, str]], seconds: float, *, timeout: float) -> list[bool]:
+        with self._lock:
+            held = []
+            for entry_id, holder in leases:
+                lease = self._lease(entry_id)
+                mine = lease is not None and lease.holder == holder
+                if lease is not None and mine:
+                    lease.ends = self._clock() + seconds
+                held.append(mine)
+            return held
+
+    def release(
+        self, leases: Sequence[tuple[str, str]], *, unshared: float | None = None, timeout: float
+    ) -> None:
+        with self._lock:
+            for entry_id, holder in leases:
+                lease = self._lease(entry_id)
+                if lease is None or lease.holder != holder:
+                    continue
+                if unshared is None:
+                    del self._leases[entry_id]
+                else:
+                    lease.holder, lease.ends = "-", self._clock() + unshared
 
     def put_embedding(
         self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
@@ -321,6 +394,8 @@ class MemoryStore:
         with self._lock:
             gone = [i for i, slot in list(self._slots.items()) if self._slot(i) and slot.entry is None]
             forgotten = [i for i in gone if self._slots[i].tomb_us / 1e6 < self._clock() - keep]
+            for entry_id in list(self._leases):
+                self._lease(entry_id)
             for entry_id in forgotten:
                 if not self._slots[entry_id].blocked:
                     del self._slots[entry_id]
@@ -365,6 +440,19 @@ class AsyncMemoryStore:
 
     async def put(self, draft: Draft, *, timeout: float) -> PutReply:
         return self._store.put(draft, timeout=timeout)
+
+    async def claim(self, claim: Claim, *, timeout: float) -> Claimed:
+        return self._store.claim(claim, timeout=timeout)
+
+    async def extend(
+        self, leases: Sequence[tuple[str, str]], seconds: float, *, timeout: float
+    ) -> list[bool]:
+        return self._store.extend(leases, seconds, timeout=timeout)
+
+    async def release(
+        self, leases: Sequence[tuple[str, str]], *, unshared: float | None = None, timeout: float
+    ) -> None:
+        self._store.release(leases, unshared=unshared, timeout=timeout)
 
     async def put_embedding(
         self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float

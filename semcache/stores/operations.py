@@ -15,6 +15,8 @@ from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
 from semcache.protocols import (
     Change,
+    Claim,
+    Claimed,
     Draft,
     LateEmbedding,
     Mark,
@@ -56,6 +58,17 @@ class Operations:
     def put(self, draft: Draft) -> Steps[PutReply]:
         reply: PutReply = yield self.plans.put(draft)
         return reply
+
+    def claim(self, claim: Claim) -> Steps[Claimed]:
+        reply: Claimed = yield self.plans.claim(claim)
+        return reply
+
+    def extend(self, leases: Sequence[tuple[str, str]], seconds: float) -> Steps[list[bool]]:
+        held: list[bool] = yield self.plans.extend(leases, seconds)
+        return held
+
+    def release(self, leases: Sequence[tuple[str, str]], unshared: float | None) -> Steps[None]:
+        yield self.plans.release(leases, unshared)
 
     def put_embedding(self, fingerprint: str, digest: str, data: bytes, ttl: float) -> Steps[None]:
         yield self.plans.put_embedding(fingerprint, digest, data, ttl)

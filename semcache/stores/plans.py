@@ -21,6 +21,8 @@ from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
 from semcache.protocols import (
     Change,
+    Claim,
+    Claimed,
     Draft,
     LateEmbedding,
     Mark,
@@ -81,7 +83,7 @@ def script_by_sha(sha: str) -> Script | None:
     """Find a loaded script by its digest."""
     names = (
         "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback", "compact",
-        "aside",
+        "aside", "claim", "extend", "release",
     )  # fmt: skip
     return next((script(name) for name in names if script(name).sha == sha), None)
 
@@ -247,6 +249,11 @@ class Plans:
             self._log("add", draft.epoch, draft.entry_id, draft.scope, fingerprint, expires),
             call("announced", [entry]),
             ("ZADD", keys.versions, repr(draft.now), draft.entry_id.rsplit("/", 1)[0]),
+            *(
+                [call("release", [keys.beside("lease", draft.entry_id)], draft.lease, "")]
+                if draft.lease
+                else ()
+            ),
             *self._generations(draft.all_tags),
         ]
 
@@ -264,6 +271,44 @@ class Plans:
             return PutReply(word, int(revision), int(time_us))
 
         return Plan(commands, parse)
+
+    def claim(self, claim: Claim) -> Plan[Claimed]:
+        """Take the lease on an entry; then read what was invalidated meanwhile, in the same round trip."""
+        keys = [
+            self.keys.beside("lease", claim.entry_id), self.keys.entry(claim.entry_id),
+            self.keys.beside("tomb", claim.entry_id),
+        ]  # fmt: skip
+        times = ["" if us is None else us for us in (claim.fence_us, claim.since_us)]
+        commands: list[Command] = [
+            call("claim", keys, claim.holder, _ms(claim.seconds), claim.epoch, *times, claim.instead_of),
+            *self._generations(claim.names),
+        ]
+
+        def parse(replies: list[Any]) -> Claimed:
+            state, holder, left, fence = check(replies[0])
+            epoch, _, floor, generations, time_us, _ = self._read_generations(replies, claim.names)
+            raised = max(floor, *generations.values(), 0)
+            return Claimed(
+                _text(state), _text(holder), max(0, int(left)) / 1000, int(fence), epoch, time_us, raised
+            )
+
+        return Plan(commands, parse)
+
+    def extend(self, leases: Sequence[tuple[str, str]], seconds: float) -> Plan[list[bool]]:
+        """Hold leases for longer."""
+        commands = [
+            call("extend", [self.keys.beside("lease", entry_id)], holder, _ms(seconds))
+            for entry_id, holder in leases
+        ]
+        return Plan(commands, lambda replies: [bool(int(check(reply))) for reply in replies])
+
+    def release(self, leases: Sequence[tuple[str, str]], unshared: float | None) -> Plan[None]:
+        """Give leases back."""
+        commands = [
+            call("release", [self.keys.beside("lease", entry_id)], holder, _ms(unshared))
+            for entry_id, holder in leases
+        ]
+        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
 
     def put_embedding(self, fingerprint: str, digest: str, data: bytes, ttl: float) -> Plan[None]:
         """Keep an embedding in the shared cache."""

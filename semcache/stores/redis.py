@@ -10,6 +10,8 @@ from redis.exceptions import RedisError
 
 from semcache.protocols import (
     Change,
+    Claim,
+    Claimed,
     Draft,
     LateEmbedding,
     Mark,
@@ -54,6 +56,17 @@ class RedisStore:
 
     def put(self, draft: Draft, *, timeout: float) -> PutReply:
         return self._run(self._operations.put(draft), timeout)
+
+    def claim(self, claim: Claim, *, timeout: float) -> Claimed:
+        return self._run(self._operations.claim(claim), timeout)
+
+    def extend(self, leases: Sequence[tuple[str, str]], seconds: float, *, timeout: float) -> list[bool]:
+        return self._run(self._operations.extend(leases, seconds), timeout)
+
+    def release(
+        self, leases: Sequence[tuple[str, str]], *, unshared: float | None = None, timeout: float
+    ) -> None:
+        self._run(self._operations.release(leases, unshared), timeout)
 
     def put_embedding(
         self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
@@ -187,6 +200,19 @@ class AsyncRedisStore:
 
     async def put(self, draft: Draft, *, timeout: float) -> PutReply:
         return await self._run(self._operations.put(draft), timeout)
+
+    async def claim(self, claim: Claim, *, timeout: float) -> Claimed:
+        return await self._run(self._operations.claim(claim), timeout)
+
+    async def extend(
+        self, leases: Sequence[tuple[str, str]], seconds: float, *, timeout: float
+    ) -> list[bool]:
+        return await self._run(self._operations.extend(leases, seconds), timeout)
+
+    async def release(
+        self, leases: Sequence[tuple[str, str]], *, unshared: float | None = None, timeout: float
+    ) -> None:
+        await self._run(self._operations.release(leases, unshared), timeout)
 
     async def put_embedding(
         self, fingerprint: str, digest: str, data: bytes, ttl: float, *, timeout: float
