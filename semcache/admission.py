@@ -158,6 +158,8 @@ def _refused(
         return "tool_calls"
     if response.media:
         return "media"
+    if response.malformed:
+        return "schema_mismatch"
     if not response.text.strip() and not response.tool_calls and not policy.store_empty:
         return "empty_disallowed"
     sure = response.confidence if confidence is None else confidence

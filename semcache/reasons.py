@@ -80,6 +80,7 @@ STORE_OUTCOMES: Final = (
     "low_confidence",
     "tool_calls",
     "media",
+    "schema_mismatch",
     "too_large",
     "old_fence",
     "tombstone",

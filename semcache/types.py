@@ -148,6 +148,7 @@ class Response:
         error: True if this is an error or a stand-in for one.
         tool_calls: True if the answer calls tools.
         media: True if the answer holds images, audio or files.
+        malformed: True if it isn't the JSON that the request asks for.
         usage: Token counts as the model reported them, e.g. ``{"total_tokens": 57}``.
         confidence: How sure the answer is, in [0, 1]; None if unknown.
         latency_ms: What the model took, milliseconds; None if unknown.
@@ -162,6 +163,7 @@ class Response:
     error: bool = field(default=False, kw_only=True)
     tool_calls: bool = field(default=False, kw_only=True)
     media: bool = field(default=False, kw_only=True)
+    malformed: bool = field(default=False, kw_only=True)
     usage: Mapping[str, JsonValue] | None = field(default=None, kw_only=True)
     confidence: float | None = field(default=None, kw_only=True)
     latency_ms: float | None = field(default=None, kw_only=True)
@@ -358,6 +360,7 @@ class Answer:
         decision: The `Hit` or the `Miss`.
         stored: What became of the new response; None on a hit or for a caller who waited.
         waited: True if another caller's call to the model answered this one.
+        shared: For a caller who waited, what became of the response.
     """
 
     response: Response
@@ -377,11 +380,16 @@ class Answer:
         return self.response.text
 
     @property
+    def put(self) -> Stored | None:
+        """What became of a new response, whoever called the model; None on a hit."""
+        return self.shared if self.stored is None else self.stored
+
+    @property
     def lookup_id(self) -> str | None:
         """Signed token for feedback; on a miss it names the entry just put, or is None."""
         if isinstance(self.decision, Hit):
             return self.decision.lookup_id
-        put = self.stored or self.shared
+        put = self.put
         return None if put is None else put.lookup_id
 
 

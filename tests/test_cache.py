@@ -549,7 +549,7 @@ def test_unknown_forged_and_foreign_lookup_ids_look_alike(make: Callable[..., Fa
     good = cache.lookup(ask()).lookup_id
     foreign = other.lookup(ask()).lookup_id
     messages = set()
-    for bad in ("nonsense", good[:-2] + "AA", foreign, good.split(".")[0], "", "é.é"):
+    for bad in ("nonsense", good[:-6] + "AAAAAA", foreign, good.split(".")[0], "", "é.é"):
         with pytest.raises(UnknownLookupError) as caught:
             cache.feedback(bad, -1, rater="u")
         messages.add(str(caught.value))

@@ -6,6 +6,7 @@ objects, so schemas isolate by content. Pure; needs the package `langchain`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -28,6 +29,7 @@ from langchain_semcache.generations import UNSTORABLE, describe
 from langchain_semcache.llm_string import LlmSettings, parse_llm_string
 from langchain_semcache.payload import dump, renew, revive
 from langchain_semcache.prompts import ParsedPrompt, parse_messages
+from semcache.structured import Structure
 from semcache.types import JsonValue, Response
 
 FORMAT: Final = "langchain-agent/1"
@@ -69,8 +71,8 @@ def settings_of(request: ModelRequest[Any], *, ignored: frozenset[str] = frozens
     )
 
 
-def to_response(answer: ModelResponse[Any]) -> Response:
-    """Return what is to be stored of an answer.
+def to_response(answer: ModelResponse[Any], request: ModelRequest[Any]) -> Response:
+    """Return what is to be stored of an answer to `request`.
 
     A tool call that carries the final structured answer ends the agent's turn and runs nothing; it
     doesn't count as a call of tools.
@@ -93,7 +95,8 @@ def to_response(answer: ModelResponse[Any]) -> Response:
         return response
     text = response.text if response.text.strip() else str(messages[0].tool_calls)
     reason = "stop" if response.finish_reason == "tool_calls" else response.finish_reason
-    return replace(response, text=text, tool_calls=False, finish_reason=reason)
+    malformed = not _fits(answer.structured_response, request.response_format)
+    return replace(response, text=text, tool_calls=False, finish_reason=reason, malformed=malformed)
 
 
 def from_response(response: Response, request: ModelRequest[Any]) -> ModelResponse[Any] | None:
@@ -119,7 +122,7 @@ def from_response(response: Response, request: ModelRequest[Any]) -> ModelRespon
             structured = _parse(request.response_format, first)
         except ValueError:  # pydantic's and LangChain's errors about the answer's form are ValueErrors
             return None
-        if structured is None:
+        if structured is None or not _fits(structured, request.response_format):
             return None
     renew(messages)
     return ModelResponse(result=messages, structured_response=structured)
@@ -147,16 +150,9 @@ def _tools(tools: Sequence[Any]) -> tuple[list[JsonValue], bool]:
 
 
 def _format(wanted: Any) -> JsonValue:
-    strategy = type(wanted).__name__
-    if isinstance(wanted, ToolStrategy):
-        specs = wanted.schema_specs
-    elif isinstance(wanted, ProviderStrategy):
-        specs = [wanted.schema_spec]
-    else:
-        strategy = "AutoStrategy"
-        specs = ToolStrategy(_auto_schema(wanted)).schema_specs
+    known = isinstance(wanted, ToolStrategy | ProviderStrategy)
     return {
-        "strategy": strategy,
+        "strategy": type(wanted).__name__ if known else "AutoStrategy",
         "schemas": [
             {
                 "schema": _json(spec.json_schema),
@@ -164,9 +160,25 @@ def _format(wanted: Any) -> JsonValue:
                 "description": spec.description,
                 "strict": spec.strict,
             }
-            for spec in specs
+            for spec in _specs(wanted)
         ],
     }
+
+
+def _fits(structured: Any, wanted: Any) -> bool:
+    """Return whether a structured answer is of a wanted form; an object of a class was checked by the class."""
+    if not isinstance(structured, dict | list):
+        return True
+    schemas = [spec.json_schema for spec in _specs(wanted)]
+    text = json.dumps(structured)
+    return any(Structure.of(schema).admits(text) for schema in schemas)
+
+
+def _specs(wanted: Any) -> list[Any]:
+    if isinstance(wanted, ProviderStrategy):
+        return [wanted.schema_spec]
+    strategy = wanted if isinstance(wanted, ToolStrategy) else ToolStrategy(_auto_schema(wanted))
+    return list(strategy.schema_specs)
 
 
 def _auto_schema(wanted: Any) -> Any:

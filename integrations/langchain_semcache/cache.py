@@ -19,7 +19,7 @@ from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
 from langchain_core.outputs import Generation
 
 from langchain_semcache.bridges import AsyncCache, SyncCache, both_caches
-from langchain_semcache.generations import UNSTORABLE, annotate, from_response, to_response
+from langchain_semcache.generations import UNSTORABLE, annotate, fits, from_response, to_response
 from langchain_semcache.llm_string import LlmSettings, parse_llm_string
 from langchain_semcache.notes import hit_note, miss_note
 from langchain_semcache.pending import Pending, PendingLookups
@@ -28,6 +28,7 @@ from langchain_semcache.requests import SplitPrompt, make_request, schemas_by_re
 from langchain_semcache.sources import Source, read
 from semcache.errors import SemcacheError
 from semcache.reasons import FAILURES, STORE_OUTCOMES
+from semcache.structured import Structure
 from semcache.types import CacheRequest, Decision, Miss, Response, Stored
 
 logger = logging.getLogger(__name__)
@@ -217,15 +218,17 @@ class SemcacheCache(BaseCache):
         for part in (prompt, llm_string, tenant):
             data = part.encode("utf-8", "surrogatepass")
             key.update(len(data).to_bytes(8, "big") + data)
-        return _Asked(request, key.digest(), parsed.chat)
+        return _Asked(request, key.digest(), parsed.chat, settings.structure)
 
     def _open(self, asked: _Asked, decision: Decision) -> list[Generation] | _Damaged | None:
         if isinstance(decision, Miss):
             self._pending.remember(asked.key, Pending(decision.fence, decision.reason, time.monotonic()))
             return None
         generations = from_response(decision.response, chat=asked.chat)
-        if generations is None:
-            logger.warning("entry %s doesn't hold LangChain generations; withdrawn", decision.entry_id)
+        if generations is None or not fits(generations, asked.structure):
+            logger.warning(
+                "entry %s doesn't hold what this LangChain call asks for; withdrawn", decision.entry_id
+            )
             self._pending.remember(asked.key, Pending(decision.fence, "undecodable", time.monotonic()))
             return _Damaged(decision.entry_id)
         lookup_id = decision.lookup_id
@@ -244,8 +247,8 @@ class SemcacheCache(BaseCache):
             self._note(generations, pending, Stored(outcome))
             return None
         latency = None if pending.started is None else (time.monotonic() - pending.started) * 1000.0
-        response = to_response(generations, latency_ms=latency) or UNSTORABLE
-        return _New(asked.request, response, pending)
+        response = to_response(generations, latency_ms=latency, structure=asked.structure)
+        return _New(asked.request, response or UNSTORABLE, pending)
 
     def _note(self, generations: Sequence[Generation], pending: Pending, stored: Stored) -> None:
         lookup_id = stored.lookup_id
@@ -280,6 +283,7 @@ class _Asked:
     request: CacheRequest
     key: bytes
     chat: bool
+    structure: Structure | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langchain_semcache.payload import dump, fresh_id, renew, revive
 from langchain_semcache.prompts import MEDIA_BLOCKS
+from semcache.structured import Structure
 from semcache.types import JsonValue, Response
 
 FORMAT: Final = "langchain/1"
@@ -50,8 +51,17 @@ UNSTORABLE: Final = Response("(unserialisable)", data=math.nan)
 """Stands for an answer that can't be written as data: a put of it says ``unserialisable``."""
 
 
-def to_response(generations: Sequence[Generation], *, latency_ms: float | None = None) -> Response | None:
-    """Return what is to be stored, or None if it can't be read back as it was."""
+def to_response(
+    generations: Sequence[Generation],
+    *,
+    latency_ms: float | None = None,
+    structure: Structure | None = None,
+) -> Response | None:
+    """Return what is to be stored, or None if it can't be read back as it was.
+
+    Args:
+        structure: What each text must be; None for any text.
+    """
     if not generations:
         return None
     dumped: list[JsonValue] = []
@@ -60,11 +70,16 @@ def to_response(generations: Sequence[Generation], *, latency_ms: float | None =
         if data is None:
             return None
         dumped.append(data)
-    return describe(generations, data={"format": FORMAT, "generations": dumped}, latency_ms=latency_ms)
+    data = {"format": FORMAT, "generations": dumped}
+    return describe(generations, data=data, latency_ms=latency_ms, structure=structure)
 
 
 def describe(
-    generations: Sequence[Generation], *, data: JsonValue, latency_ms: float | None = None
+    generations: Sequence[Generation],
+    *,
+    data: JsonValue,
+    latency_ms: float | None = None,
+    structure: Structure | None = None,
 ) -> Response:
     """Return a response that says of the generations what decides about storing them."""
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
@@ -77,8 +92,20 @@ def describe(
         partial=any(_is_partial(message) for message in messages),
         tool_calls=any(calls_tools(message) for message in messages),
         media=any(_has_media(message) for message in messages),
+        malformed=not fits(generations, structure),
         usage=_usage(messages),
         latency_ms=latency_ms,
+    )
+
+
+def fits(generations: Sequence[Generation], structure: Structure | None) -> bool:
+    """Return whether each text is what is asked for; a call of a tool has a form of its own."""
+    if structure is None:
+        return True
+    return all(
+        structure.admits(generation.text)
+        for generation in generations
+        if not (isinstance(generation, ChatGeneration) and calls_tools(generation.message))
     )
 
 

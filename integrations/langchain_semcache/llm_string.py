@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from semcache.structured import Structure, structure_of
 from semcache.types import JsonValue
 
 IGNORED: Final = frozenset(
@@ -92,6 +93,7 @@ class LlmSettings:
         opaque: True if something in it has no stable meaning.
         schemaless: Classes that stand for a response schema and aren't registered.
         server_state: Fields in it that tie the answer to a record at the provider.
+        structure: What the answer's text must be; None if it may be any text, or if nobody can tell.
     """
 
     model: str
@@ -101,6 +103,7 @@ class LlmSettings:
     opaque: bool = False
     schemaless: tuple[str, ...] = ()
     server_state: tuple[str, ...] = ()
+    structure: Structure | None = None
 
 
 def parse_llm_string(
@@ -135,6 +138,7 @@ def parse_llm_string(
         opaque=len(classes) < len(marks),
         schemaless=classes,
         server_state=tuple(key for key in SERVER_STATE if isolating.get(key) not in (None, False)),
+        structure=_structure(fields, schemas or {}),
     )
 
 
@@ -256,6 +260,14 @@ def _settle(value: Any, schemas: Mapping[str, JsonValue], marks: set[str]) -> Js
     if isinstance(value, set | frozenset):
         return sorted(json.dumps(_settle(member, schemas, marks), sort_keys=True) for member in value)
     return repr(value)  # bytes, complex, Ellipsis
+
+
+def _structure(fields: Mapping[str, Any], schemas: Mapping[str, JsonValue]) -> Structure | None:
+    wanted = fields.get("response_format")
+    if isinstance(wanted, str) and wanted.startswith(_OBJECT):
+        schema = schemas.get(wanted.removeprefix(_OBJECT))
+        return None if schema is None else Structure.of(schema)
+    return structure_of(fields)
 
 
 def _headers(headers: dict[str, Any], ignored: frozenset[str]) -> JsonValue:

@@ -27,7 +27,7 @@ from langchain_semcache.bridges import AsyncCache, SyncCache, both_caches
 from langchain_semcache.notes import hit_note, miss_note
 from langchain_semcache.requests import SplitPrompt, make_request
 from semcache.errors import SemcacheError
-from semcache.types import Answer, CacheRequest, Hit, Miss, Response, Stored
+from semcache.types import Answer, CacheRequest, Hit, Miss, Response
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
         def call_model(_: CacheRequest) -> Response:
             call.begun = True
             call.answer = handler(request)
-            return to_response(call.answer)
+            return to_response(call.answer, request)
 
         try:
             found = self._sync.get_or_compute(asked, call_model, **self._options)
@@ -133,7 +133,7 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
         async def call_model(_: CacheRequest) -> Response:
             call.begun = True
             call.answer = await handler(request)
-            return to_response(call.answer)
+            return to_response(call.answer, request)
 
         try:
             found = await self._async.get_or_compute(asked, call_model, **self._options)
@@ -186,7 +186,7 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the answer with its note; None if the stored one can't be used."""
         if call.answer is not None:
             reason = "" if isinstance(found.decision, Hit) else found.decision.reason
-            _annotate(call.answer, miss_note(reason, found.stored or Stored("policy")))
+            _annotate(call.answer, miss_note(reason, found.put))
             return call.answer
         answer = from_response(found.response, request)
         hit = found.decision if isinstance(found.decision, Hit) else None
@@ -200,7 +200,7 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
             _annotate(answer, hit_note(hit))
         else:
             reason = found.decision.reason if isinstance(found.decision, Miss) else ""
-            _annotate(answer, miss_note(reason, found.shared or Stored("policy")))
+            _annotate(answer, miss_note(reason, found.put))
         return answer
 
     def _warn_once(self, message: str) -> None:

@@ -18,14 +18,14 @@ def hit_note(hit: Hit) -> dict[str, Any]:
     }
 
 
-def miss_note(reason: str, stored: Stored) -> dict[str, Any]:
+def miss_note(reason: str, stored: Stored | None) -> dict[str, Any]:
     """Return the note of a new message: the same fields without a match, why it missed, what became of it."""
     return {
-        "lookup_id": stored.lookup_id,
+        "lookup_id": None if stored is None else stored.lookup_id,
         "similarity": None,
         "match": None,
-        "entry_id": stored.entry_id,
+        "entry_id": None if stored is None else stored.entry_id,
         "age": 0.0,
         "reason": reason,
-        "stored": stored.outcome,
+        "stored": None if stored is None else stored.outcome,
     }

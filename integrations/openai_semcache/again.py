@@ -13,10 +13,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from openai_semcache.fields import SCHEMAS, Endpoint, Json
-from openai_semcache.requests import wants_json
 from openai_semcache.responses import response_of
 from openai_semcache.turns import PROMPT
 from semcache.errors import ConfigurationError, InvalidRequestError
+from semcache.structured import structure_of
 from semcache.types import CacheRequest, Response
 
 _PATHS: Final[Mapping[str, tuple[Endpoint, str]]] = {
@@ -71,7 +71,7 @@ def _asynchronous(client: Any) -> Callable[[CacheRequest], Awaitable[Response]]:
 
 def _read(endpoint: Endpoint, body: dict[str, Json], answer: Any, started: float) -> Response:
     latency_ms = (time.monotonic() - started) * 1000
-    return response_of(endpoint, answer, latency_ms=latency_ms, wants_json=wants_json(body))
+    return response_of(endpoint, answer, latency_ms=latency_ms, structure=structure_of(body))
 
 
 def request_of(request: CacheRequest, base_url: str) -> tuple[Endpoint, str, dict[str, Json], dict[str, str]]:

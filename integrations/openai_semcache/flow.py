@@ -132,7 +132,7 @@ class Flow:
             if reply.status != 200:
                 return Response("", error=True, data=cast(Any, _Failed(reply)))
             return response_of(
-                parsed.endpoint, _json(reply), latency_ms=latency_ms, wants_json=parsed.wants_json
+                parsed.endpoint, _json(reply), latency_ms=latency_ms, structure=parsed.structure
             )
 
         if parsed.controls.only_if_cached:
@@ -165,8 +165,7 @@ class Flow:
 
     def _answered(self, parsed: ParsedRequest, answer: Answer, own: Reply | None) -> Reply | None:
         """Return the reply to whoever asked; None if she has to ask upstream herself."""
-        stored = answer.stored or answer.shared
-        info = info_of(answer.decision, stored=stored, collapsed=answer.waited)
+        info = info_of(answer.decision, stored=answer.put, collapsed=answer.waited)
         if own is not None and not answer.waited:
             return self._marked(own, info)
         failed: Any = answer.response.data
@@ -202,7 +201,7 @@ class Flow:
     ) -> Reply | None:
         """Return a stored answer as a new one; None if it can't be given back."""
         data = whole_of(parsed.endpoint, response, parsed.request.model)
-        if data is None or not is_intact(response, wants_json=parsed.wants_json):
+        if data is None or not is_intact(parsed.endpoint, data, parsed.structure):
             return None
         body = for_caller(parsed.endpoint, data, parsed.body or {}, now=self.clock(), options=self.options)
         if self.options.annotate:

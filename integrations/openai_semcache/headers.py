@@ -111,6 +111,7 @@ def info_headers(info: Info) -> list[tuple[str, str]]:
         headers.append((PREFIX + "similarity", f"{info.similarity:.4f}".rstrip("0").rstrip(".")))
     for name, value in (
         ("reason", info.reason),
+        ("stored", info.outcome),
         ("entry-id", info.entry_id),
         ("lookup-id", info.lookup_id),
         ("source-id", info.source_id),
@@ -130,6 +131,7 @@ def info_json(info: Info) -> dict[str, Any]:
         "match": info.match,
         "similarity": info.similarity,
         "reason": info.reason,
+        "stored": info.outcome,
         "entry_id": info.entry_id,
         "lookup_id": info.lookup_id,
         "age": info.age,

@@ -55,6 +55,6 @@ class Keep:
             parsed.endpoint,
             answer,
             latency_ms=(self._monotonic() - self._started) * 1000,
-            wants_json=parsed.wants_json,
+            structure=parsed.structure,
         )
         return Put([(parsed.request, response, self._fence)], parsed.controls.tags, parsed.controls.ttl)

@@ -13,11 +13,11 @@ from openai_semcache import fields
 from openai_semcache.controls import BODY_FIELD, NO_CONTROLS, PREFIX, Controls, parse_controls
 from openai_semcache.fields import DEFAULT_OPTIONS, Endpoint, Json, Options
 from openai_semcache.turns import Turns, digest, split_prompt, split_turns
+from semcache.structured import Structure, structure_of
 from semcache.types import CacheRequest
 
 _MAX_DEPTH: Final = 100  # of nested JSON; deeper bodies bypass
 _NO_TEXT: Final = "(no text)"  # the prompt of a request that bypasses; a blank one can't be looked up
-_JSON_MODES: Final = ("json_object", "json_schema")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class ParsedRequest:
         content: The bytes to send upstream.
         stream: Whether the answer is to be streamed.
         include_usage: Whether the stream is to end with token counts.
-        wants_json: Whether the answer's text must be JSON.
+        structure: What the answer's text must be; None if it may be any text.
     """
 
     endpoint: Endpoint
@@ -49,7 +49,7 @@ class ParsedRequest:
     content: bytes
     stream: bool
     include_usage: bool
-    wants_json: bool
+    structure: Structure | None
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ def parse_request(
         content=content,
         stream=bool(value.get("stream")),
         include_usage=isinstance(stream_options, dict) and bool(stream_options.get("include_usage")),
-        wants_json=wants_json(value),
+        structure=structure_of(value),
     )
 
 
@@ -219,7 +219,7 @@ def _unreadable(endpoint: Endpoint, content: bytes, controls: Controls) -> Parse
         content=content,
         stream=False,
         include_usage=False,
-        wants_json=False,
+        structure=None,
     )
 
 
@@ -303,10 +303,3 @@ def _user(body: dict[str, Json]) -> str | None:
     """Return who asks, as the application says: whoever refused an answer as a match isn't given it again."""
     names = (body.get("safety_identifier"), body.get("user"))
     return next((name for name in names if isinstance(name, str) and name), None)
-
-
-def wants_json(body: Mapping[str, Json]) -> bool:
-    """Return whether a request's body asks for an answer in JSON."""
-    text = body.get("text")
-    wanted = text.get("format") if isinstance(text, dict) else body.get("response_format")
-    return isinstance(wanted, dict) and wanted.get("type") in _JSON_MODES

@@ -5,13 +5,13 @@ Whether an answer may be stored is the cache's rule; this module only reads what
 
 from __future__ import annotations
 
-import json
 import math
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
 from openai_semcache.fields import DEFAULT_OPTIONS, ECHOED, Endpoint, Json, Options
+from semcache.structured import Structure
 from semcache.types import Response
 
 FINISHED: Final = frozenset({"stop", "length", "content_filter", "tool_calls", "function_call"})
@@ -22,22 +22,22 @@ _PLAIN_ITEMS: Final = frozenset({"message", "reasoning"})
 
 
 def response_of(
-    endpoint: Endpoint, body: Any, *, latency_ms: float | None = None, wants_json: bool = False
+    endpoint: Endpoint, body: Any, *, latency_ms: float | None = None, structure: Structure | None = None
 ) -> Response:
     """Read an answer with status 200.
 
     Args:
         body: The answer's JSON; of a stream, what `accumulate` made of it.
         latency_ms: What the model took.
-        wants_json: Whether the text must be JSON; if it isn't, the answer counts as an error.
+        structure: What the text must be; None for any text.
     """
     if not isinstance(body, dict) or body.get("error"):
         return Response("", error=True)
-    read = _read_items(body) if endpoint == "responses" else _read_choices(body)
-    if read is None:
+    found = _read_items(body) if endpoint == "responses" else _read_choices(body)
+    if found is None:
         return Response("", error=True)
-    if wants_json and not read.get("tool_calls") and not _is_json(read["text"]):
-        read["error"] = True
+    read, texts = found
+    read["malformed"] = not _fits(read, texts, structure)
     if _flagged(body):
         read["finish_reason"] = "content_filter"
     usage = body.get("usage")
@@ -89,9 +89,12 @@ def whole_of(endpoint: Endpoint, response: Response, model: str) -> Mapping[str,
     return {"object": kind, "model": model, "choices": [choice], **usage}
 
 
-def is_intact(response: Response, *, wants_json: bool) -> bool:
-    """Return whether a stored answer's text is JSON where JSON is asked for."""
-    return not wants_json or response.tool_calls or _is_json(response.text)
+def is_intact(endpoint: Endpoint, data: Mapping[str, Any], structure: Structure | None) -> bool:
+    """Return whether a stored answer's JSON is what this caller asks for."""
+    if structure is None:
+        return True
+    found = _read_items(data) if endpoint == "responses" else _read_choices(data)
+    return found is not None and _fits(*found, structure)
 
 
 def for_caller(
@@ -138,7 +141,8 @@ def fresh_id(source: Any, default: str) -> str:
     return prefix + uuid.uuid4().hex
 
 
-def _read_choices(body: dict[str, Json]) -> dict[str, Any] | None:
+def _read_choices(body: Mapping[str, Json]) -> tuple[dict[str, Any], list[str]] | None:
+    """Return what decides about storing, and each choice's text; None if it is no answer."""
     choices = body.get("choices")
     if (
         not isinstance(choices, list)
@@ -168,7 +172,7 @@ def _read_choices(body: dict[str, Json]) -> dict[str, Any] | None:
     read["finish_reason"] = _worst(reasons)
     read["partial"] = any(reason not in FINISHED for reason in reasons)
     read["confidence"] = _confidence(choices[0])
-    return read
+    return read, texts
 
 
 def _worst(reasons: list[Any]) -> str | None:
@@ -190,7 +194,8 @@ def _text_of_parts(content: Any, read: dict[str, Any]) -> str:
     return "".join(texts)
 
 
-def _read_items(body: dict[str, Json]) -> dict[str, Any] | None:
+def _read_items(body: Mapping[str, Json]) -> tuple[dict[str, Any], list[str]] | None:
+    """Return what decides about storing, and each part's text; None if it is no answer."""
     output = body.get("output")
     if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
         return None
@@ -220,7 +225,14 @@ def _read_items(body: dict[str, Json]) -> dict[str, Any] | None:
         read["finish_reason"] = _INCOMPLETE.get(str(details.get("reason")), "length")
     if read["finish_reason"] in ("length", "content_filter"):
         read["partial"] = False  # the better-known reason says it
-    return read
+    return read, texts
+
+
+def _fits(read: Mapping[str, Any], texts: list[str], structure: Structure | None) -> bool:
+    """Return whether each text is what is asked for; a call of a tool has a form of its own."""
+    if structure is None or read["tool_calls"]:
+        return True
+    return bool(texts) and all(structure.admits(text) for text in texts)
 
 
 def _filtered(choice: dict[str, Json]) -> bool:
@@ -279,11 +291,3 @@ def _zeroed(usage: dict[str, Json]) -> dict[str, Json]:
         else:
             out[name] = 0 if isinstance(value, int | float) and not isinstance(value, bool) else value
     return out
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True

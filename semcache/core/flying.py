@@ -58,7 +58,7 @@ class Flying(Leading, Puts):
                 break
             if answer is not None:
                 self.metrics.count("waited", "waited")
-                return replace(answer, stored=None, shared=answer.stored or answer.shared, waited=True)
+                return replace(answer, stored=None, shared=answer.put, waited=True)
         # Two leaders failed, or one takes too long: ask for ourselves, so that nobody queues behind a failing model.
         return (yield from self._lead(request, call_model, options))
 

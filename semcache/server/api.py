@@ -74,7 +74,7 @@ async def put(request: Request, response: Response, body: models.PutRequest) -> 
     asked = questions.parsed(body, caller, service.flow, service.settings.base)
     stored = await service.cache.put(
         asked.request,
-        questions.response_to_store(body),
+        questions.response_to_store(body, asked),
         tags=body.tags,
         ttl=body.ttl,
         confidence=body.confidence,

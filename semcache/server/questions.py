@@ -54,11 +54,12 @@ def parsed(
         raise HttpError(400, str(error), "invalid_value") from error
 
 
-def response_to_store(put: PutRequest) -> Response:
+def response_to_store(put: PutRequest, asked: ParsedRequest) -> Response:
     """Return the response that a put brings."""
     if isinstance(put.response, str):
-        return Response(put.response, finish_reason="stop", confidence=put.confidence)
-    return response_of(put.endpoint, put.response, latency_ms=None)
+        malformed = asked.structure is not None and not asked.structure.admits(put.response)
+        return Response(put.response, finish_reason="stop", confidence=put.confidence, malformed=malformed)
+    return response_of(put.endpoint, put.response, structure=asked.structure)
 
 
 def lookup_answer(

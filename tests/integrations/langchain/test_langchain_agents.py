@@ -261,6 +261,28 @@ def test_a_structured_answer_is_served_as_the_class_it_was(
     assert is_hit(last[-1])
 
 
+@pytest.mark.parametrize("strategy", ["provider", "tool"])
+def test_a_structured_answer_that_does_not_fit_its_schema_is_given_and_not_stored(
+    strategy: str, agent: Make, upstream: Upstream
+) -> None:
+    schema = {"title": "City", **City.model_json_schema()}
+    wanted: Any = ProviderStrategy(schema) if strategy == "provider" else ToolStrategy(schema)
+    answers = ['{"name": 1}', '{"name": "Paris"}']
+    upstream.next(
+        *(
+            Behaviour(text=a) if strategy == "provider" else Behaviour(tool_calls=(("City", a),))
+            for a in answers
+        )
+    )
+    assistant = agent(response_format=wanted)
+    results = [assistant.invoke({"messages": [HumanMessage(RESET)]}) for _ in range(3)]
+
+    assert [r["structured_response"] for r in results] == [{"name": 1}, {"name": "Paris"}, {"name": "Paris"}]
+    assert upstream.count == 2
+    said = [next(m for m in r["messages"] if isinstance(m, AIMessage)) for r in results]
+    assert [note(message).get("stored") for message in said] == ["schema_mismatch", "stored", None]
+
+
 def crafted(text: str, *, structured: bool = True) -> bytes:
     """Return what somebody with access to the store might write in place of an agent's answer."""
     data = {"format": FORMAT, "messages": [dumpd(AIMessage(text))], "structured": structured}

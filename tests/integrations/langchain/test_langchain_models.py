@@ -12,11 +12,12 @@ from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
-from lc_shared import AGE, COLOUR, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note
+from lc_shared import AGE, COLOUR, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note, overwrite
 from pydantic import BaseModel
 
 from langchain_semcache import SemcacheCache
-from semcache import AsyncSemanticCache, Policy, SemanticCache
+from semcache import AsyncSemanticCache, Policy, Response, SemanticCache
+from semcache.codec import encode_response
 from tests.upstream import Behaviour, Upstream
 
 
@@ -404,6 +405,31 @@ def test_structured_output_as_json_schema_by_dict_is_cached(
 
     assert [model.invoke(RESET) for _ in range(2)] == [{"answer": "yes"}] * 2
     assert upstream.count == 1
+
+
+def test_an_answer_that_does_not_fit_its_schema_is_given_and_not_stored(
+    ours: SemcacheCache, chat: Chat, upstream: Upstream
+) -> None:
+    upstream.next(Behaviour(text='{"answer": 1}'), Behaviour(text='{"answer": "yes"}'))
+    schema = Out.model_json_schema()
+    model = chat(cache=ours).with_structured_output(schema, method="json_schema", include_raw=True)
+    found = [model.invoke(RESET) for _ in range(3)]
+
+    assert [f["raw"].text for f in found] == ['{"answer": 1}', '{"answer": "yes"}', '{"answer": "yes"}']
+    assert [note(f["raw"]).get("stored") for f in found] == ["schema_mismatch", "stored", None]
+    assert upstream.count == 2
+
+
+def test_a_stored_answer_that_does_not_fit_is_withdrawn_and_asked_anew(
+    redis_url: str, namespace: str, ours: SemcacheCache, chat: Chat, upstream: Upstream
+) -> None:
+    upstream.always(Behaviour(text='{"answer": "yes"}'))
+    model = chat(cache=ours).with_structured_output(Out.model_json_schema(), method="json_schema")
+    model.invoke(RESET)
+    overwrite(redis_url, namespace, encode_response(Response("from elsewhere")))
+
+    assert model.invoke(RESET) == {"answer": "yes"}
+    assert upstream.count == 2
 
 
 def test_structured_output_by_function_calling_is_stored_if_the_policy_says_so(

@@ -68,10 +68,12 @@ def test_a_miss_names_the_entry_that_was_just_stored() -> None:
 
     assert headers["x-semcache-lookup-id"] == "signed"
     assert headers["x-semcache-entry-id"] == "m/~/0f"
+    assert headers["x-semcache-stored"] == "stored"
     assert headers["cache-status"] == "semcache; fwd=miss; stored; collapsed; detail=no_candidate"
     assert info_json(info) == {
         "status": "miss",
         "reason": "no_candidate",
+        "stored": "stored",
         "entry_id": "m/~/0f",
         "lookup_id": "signed",
     }

@@ -8,6 +8,7 @@ import pytest
 
 from openai_semcache.fields import Endpoint, Options
 from openai_semcache.responses import for_caller, is_intact, response_of, whole_of
+from semcache.structured import Structure
 from semcache.types import Response
 
 
@@ -105,15 +106,38 @@ def test_the_worst_of_several_choices_counts() -> None:
     assert response_of("chat", body).text == ""
 
 
-def test_an_answer_that_should_be_json_and_is_not_counts_as_an_error() -> None:
-    good, bad = chat({"content": '{"a": 1}'}), chat({"content": '{"a": '})
+def test_an_answer_that_is_not_the_json_asked_for_is_malformed() -> None:
+    good, bad, other = (chat({"content": text}) for text in ('{"a": 1}', '{"a": ', '{"b": 1}'))
+    wanted = Structure.of({"type": "object", "required": ["a"]})
 
-    assert not response_of("chat", good, wants_json=True).error
-    assert response_of("chat", bad, wants_json=True).error
-    assert not response_of("chat", bad).error
-    assert is_intact(response_of("chat", good), wants_json=True)
-    assert not is_intact(response_of("chat", bad), wants_json=True)
-    assert is_intact(response_of("chat", bad), wants_json=False)
+    for structure, fitting in ((Structure(), [good, other]), (wanted, [good]), (None, [good, bad, other])):
+        for body in (good, bad, other):
+            assert response_of("chat", body, structure=structure).malformed is (body not in fitting)
+            assert is_intact("chat", body, structure) is (body in fitting)
+
+
+def test_every_choice_and_every_part_must_be_what_is_asked_for() -> None:
+    several = chat({"content": '{"a": 1}'})
+    several["choices"].append({"index": 1, "message": {"content": "Sure!"}, "finish_reason": "stop"})
+    parts = [{"type": "output_text", "text": text, "annotations": []} for text in ('{"a": 1}', '{"a": 2}')]
+
+    assert response_of("chat", several, structure=Structure()).malformed
+    assert not response_of("responses", responses(*parts), structure=Structure()).malformed
+    parts[1]["text"] = "Sure!"
+    assert response_of("responses", responses(*parts), structure=Structure()).malformed
+    assert not is_intact("responses", responses(*parts), Structure())
+    assert response_of("responses", {"status": "completed", "output": []}, structure=Structure()).malformed
+
+
+def test_a_refusal_and_a_call_of_a_tool_are_not_malformed() -> None:
+    refused = response_of("chat", chat({"content": None, "refusal": "No."}), structure=Structure())
+    calls = response_of(
+        "chat", chat({"content": None, "tool_calls": [{}]}, "tool_calls"), structure=Structure()
+    )
+
+    assert refused.refusal
+    assert not refused.error
+    assert not calls.malformed
 
 
 @pytest.mark.parametrize("endpoint", ["chat", "completions", "responses"])
