@@ -47,6 +47,7 @@ from semcache.types import (
 )
 
 if TYPE_CHECKING:
+    from semcache.snapshots import Snapshots
     from semcache.sync import FollowerThread
 
 _READ_TIMEOUT = 5.0  # seconds, for operators' reads
@@ -68,6 +69,7 @@ class _Base:
         index: Callable[[int], VectorIndex] | None,
         background: Store | None,
         clock: Callable[[], float],
+        snapshot_dir: str | os.PathLike[str] | None,
     ) -> None:
         from semcache.encoders.thread import EncoderThread
         from semcache.keys import Keys
@@ -79,7 +81,7 @@ class _Base:
         Keys(namespace)  # refuses a namespace that can't be a key
         self._core = Core(
             encoder=encoder if isinstance(encoder, EncoderThread) else EncoderThread(encoder),
-            index=index or _default_index,
+            index=index,
             matcher=(lambda _: matcher)
             if matcher is not None
             else (lambda name: default_matcher(name, policy)),
@@ -88,6 +90,7 @@ class _Base:
             secret=secret,
             verifier=verifier,
             clock=clock,
+            snapshots=self._snapshots(snapshot_dir, namespace, background),
         )
         self._background = background
         self._follower: FollowerThread | None = None
@@ -95,6 +98,20 @@ class _Base:
         self._release: Callable[[], None] = lambda: None
         self._closed = False
         _caches.add(self)
+
+    @staticmethod
+    def _snapshots(
+        folder: str | os.PathLike[str] | None, namespace: str, background: Store | None
+    ) -> Snapshots | None:
+        if folder is None:
+            return None
+        from semcache.snapshots import Snapshots
+
+        if background is None:
+            raise ConfigurationError(
+                "snapshot_dir needs a change log to be followed; give background as well"
+            )
+        return Snapshots(folder, namespace)
 
     @property
     def policy(self) -> Policy:
@@ -137,8 +154,15 @@ class _Base:
         if self._core.keeper is not None:
             self._core.keeper.close()
 
+    def _keep(self) -> None:
+        """Write a snapshot for the next process, if that is wanted."""
+        if self._follower is not None:
+            self._follower.keep()
+
     def _after_fork(self) -> None:
         self._follower = None
+        if self._core.snapshots is not None:
+            self._core.snapshots.renew()
         self._core.fresh_start()
         self._core.metrics.reset()
         self._keep_leases()
@@ -159,16 +183,11 @@ class _Base:
             scopes=len(scopes),
             rows=sum(index.count(s) for s in scopes) if index else 0,
             index_bytes=index.memory_bytes() if index else 0,
+            scopes_dropped=core.metrics.counts("index").get("dropped", 0),
             local_entries=len(core.local),
             encoder=core.fingerprint,
             server=server,
         )
-
-
-def _default_index(dim: int) -> VectorIndex:
-    from semcache.indexes.adaptive import AdaptiveIndex
-
-    return AdaptiveIndex(dim)
 
 
 class SemanticCache(_Base):
@@ -185,6 +204,7 @@ class SemanticCache(_Base):
         index: Makes the index from the embedding's length; None for the default.
         background: A store for the change log's follower; None for none (one process only).
         clock: Monotonic seconds.
+        snapshot_dir: Folder in which the index is kept from one run to the next; None for nowhere.
     """
 
     def __init__(
@@ -200,10 +220,11 @@ class SemanticCache(_Base):
         index: Callable[[int], VectorIndex] | None = None,
         background: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
+        snapshot_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             encoder=encoder, policy=policy, namespace=namespace, secret=secret, matcher=matcher, verifier=verifier,
-            index=index, background=background, clock=clock,
+            index=index, background=background, clock=clock, snapshot_dir=snapshot_dir,
         )  # fmt: skip
         self._store = store
 
@@ -217,6 +238,7 @@ class SemanticCache(_Base):
         encoder: Encoder | None = None,
         secret: bytes | None = None,
         data_dir: str | os.PathLike[str] | None = None,
+        snapshot_dir: str | os.PathLike[str] | None = None,
         matcher: Matcher | None = None,
         verifier: Verifier | None = None,
     ) -> Self:
@@ -228,6 +250,8 @@ class SemanticCache(_Base):
             target: None, a URL (``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://``,
                 ``redis+sentinel://``, ``memory://``) or a redis-py client.
             data_dir: Folder of the embedded server; None for the user's data folder.
+            snapshot_dir: Folder in which the index is kept from one run to the next, so that a process needn't read
+                it from the store; None for the data folder of an embedded server, and for nowhere with any other.
 
         Raises:
             ConfigurationError: Something can't be meant.
@@ -235,11 +259,15 @@ class SemanticCache(_Base):
         """
         from semcache.encoders import BundledEncoder
         from semcache.opening import open_store
+        from semcache.snapshots import checked_folder
 
+        if snapshot_dir is not None:
+            checked_folder(snapshot_dir)
         opened = open_store(target, namespace=namespace, policy=policy, data_dir=data_dir, asynchronous=False)
         cache = cls(
             store=opened.store, encoder=encoder or BundledEncoder(), policy=policy, namespace=namespace,
             secret=secret or opened.secret, matcher=matcher, verifier=verifier, background=opened.background,
+            snapshot_dir=opened.folder if snapshot_dir is None else snapshot_dir,
         )  # fmt: skip
         cache._release = opened.close
         cache._warm_up()
@@ -451,6 +479,7 @@ class SemanticCache(_Base):
         if self._closed:
             return
         self._stop()
+        self._keep()
         self._core.encoder.close()
         self._store.close()
         if self._background is not None and self._background is not self._store:
@@ -486,10 +515,11 @@ class AsyncSemanticCache(_Base):
         index: Callable[[int], VectorIndex] | None = None,
         background: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
+        snapshot_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             encoder=encoder, policy=policy, namespace=namespace, secret=secret, matcher=matcher, verifier=verifier,
-            index=index, background=background, clock=clock,
+            index=index, background=background, clock=clock, snapshot_dir=snapshot_dir,
         )  # fmt: skip
         self._store = store
 
@@ -503,6 +533,7 @@ class AsyncSemanticCache(_Base):
         encoder: Encoder | None = None,
         secret: bytes | None = None,
         data_dir: str | os.PathLike[str] | None = None,
+        snapshot_dir: str | os.PathLike[str] | None = None,
         matcher: Matcher | None = None,
         verifier: Verifier | None = None,
     ) -> Self:
@@ -511,13 +542,17 @@ class AsyncSemanticCache(_Base):
 
         from semcache.encoders import BundledEncoder
         from semcache.opening import open_store
+        from semcache.snapshots import checked_folder
 
+        if snapshot_dir is not None:
+            checked_folder(snapshot_dir)
         opened = await asyncio.to_thread(
             open_store, target, namespace=namespace, policy=policy, data_dir=data_dir, asynchronous=True
         )
         cache = cls(
             store=opened.store, encoder=encoder or BundledEncoder(), policy=policy, namespace=namespace,
             secret=secret or opened.secret, matcher=matcher, verifier=verifier, background=opened.background,
+            snapshot_dir=opened.folder if snapshot_dir is None else snapshot_dir,
         )  # fmt: skip
         cache._release = opened.close
         await asyncio.to_thread(cache._warm_up)
@@ -694,6 +729,7 @@ class AsyncSemanticCache(_Base):
         await asyncio.to_thread(self._close_rest)
 
     def _close_rest(self) -> None:
+        self._keep()
         self._core.encoder.close()
         if self._background is not None:
             self._background.close()

@@ -95,8 +95,8 @@ def examine(
     yield check_eviction(facts)
     yield check_memory(facts)
     try:
-        epoch, position = store.position(timeout=_TIMEOUT)
-        yield check_epoch(epoch, position)
+        newest = store.position(timeout=_TIMEOUT)
+        yield check_epoch(newest.epoch, newest.sequence)
         yield check_clock(*_clock(store, wall))
         yield check_index(read_rows(store, encoder, watch=watch))
     except SemcacheError as error:

@@ -23,6 +23,7 @@ class Stats:
         failures: Failures that were swallowed, by kind.
         latency_ms: Percentiles (p50, p95, p99) by what was done, over the last 4,096 each.
         scopes, rows, index_bytes: What the index of this process holds.
+        scopes_dropped: Scopes that left it because its memory is bounded (`Policy.max_index_bytes`).
         local_entries: Local copies held.
         encoder: Fingerprint of the encoder.
         server: Facts about the store's server, empty if it wasn't reached.
@@ -39,6 +40,7 @@ class Stats:
     scopes: int = 0
     rows: int = 0
     index_bytes: int = 0
+    scopes_dropped: int = 0
     local_entries: int = 0
     encoder: str = ""
     server: Mapping[str, str] = field(default_factory=dict)

@@ -22,12 +22,14 @@ class Opened:
         background: Synchronous, for the follower's thread.
         secret: The root secret, None if the store keeps it.
         close: Releases what was opened besides the stores.
+        folder: A private folder of this store on this machine, where snapshots may lie; None if there is none.
     """
 
     store: Any
     background: Any
     secret: bytes | None
     close: Callable[[], None]
+    folder: Path | None = None
 
 
 def _nothing() -> None:
@@ -74,7 +76,9 @@ def _embedded(
     server = EmbeddedServer.open(data_dir)
     try:
         secret = folder_secret(Path(server.folder))
-        return _url(server.url, namespace, policy, asynchronous, server.ensure, secret, server.close)
+        opened = _url(server.url, namespace, policy, asynchronous, server.ensure, secret, server.close)
+        opened.folder = Path(server.folder) / "snapshots"
+        return opened
     except BaseException:
         server.close()
         raise

@@ -46,6 +46,10 @@ class Policy:
         lookup_id_ttl: Seconds for which a lookup id is accepted.
         tombstone_ttl: Seconds for which a withdrawn entry can be listed and restored.
         fence_ttl: Seconds for which a fence is accepted by put.
+        max_index_bytes: Memory of this process's index, bytes, from which the scopes idle for longest leave it; they
+            are read from the store when they are asked for again. None for no bound.
+        snapshot_every: Seconds between snapshots of the index, where there is a folder for them; 0 leaves the one
+            that closing writes.
         durability: What a withdrawal asks the store for: ``memory``, ``local`` (fsync) or ``replicas``.
         keep_requests: Whether context, tools and parameters of a request are kept with its entry, so that
             regeneration and warm-up can ask again. Without it only plain requests can be asked again.
@@ -96,6 +100,8 @@ class Policy:
     tombstone_ttl: float = 7 * 86400.0
     fence_ttl: float = 3600.0
     durability: Durability = "memory"
+    max_index_bytes: int | None = 1 << 30
+    snapshot_every: float = 600.0
     single_flight: bool = True
     keep_requests: bool = False
     sweep_every: float = 300.0
@@ -126,6 +132,7 @@ class Policy:
             "flight_timeout",
             "flight_lease",
             "time_bound_ttl",
+            "snapshot_every",
         ):
             _number(name, getattr(self, name), 0.0, math.inf, none=name == "ttl")
         for kind, ttl in self.kinds.items():
@@ -147,6 +154,12 @@ class Policy:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ConfigurationError(f"Policy.{name} is {value!r}, expected an int of {least} or more")
+        if self.max_index_bytes is not None and (
+            type(self.max_index_bytes) is not int or self.max_index_bytes < 1
+        ):
+            raise ConfigurationError(
+                f"Policy.max_index_bytes is {self.max_index_bytes!r}, expected an int of 1 or more, or None"
+            )
         _choice("durability", self.durability, ("memory", "local", "replicas"))
         _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))
         _choice("personal", self.personal, ("bypass", "share"))

@@ -311,6 +311,22 @@ class PutReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the change log.
+
+    Attributes:
+        epoch: The store's epoch; empty if it has none yet.
+        sequence: Sequence number of the newest record, 0 if there is none.
+        mark: Tells the record that was asked about from any other that may have its number in a store that
+            went back in time; empty if there is no such record.
+    """
+
+    epoch: str
+    sequence: int
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One record of the change log.
 
@@ -321,6 +337,7 @@ class Change:
         entry_id, scope, fingerprint: The entry, for ``add`` and ``withdraw``.
         expires_at: Seconds since the Unix epoch, None for never.
         names: Generations that were raised, for ``tag``.
+        mark: As in `Position`.
     """
 
     sequence: int
@@ -331,6 +348,7 @@ class Change:
     fingerprint: str = ""
     expires_at: float | None = None
     names: tuple[str, ...] = ()
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,8 +525,8 @@ class Store(Protocol):
         """Return what the log says after a sequence number, waiting up to `block` seconds for the first."""
         ...
 
-    def position(self, *, timeout: float) -> tuple[str, int]:
-        """Return (epoch, last sequence number of the log)."""
+    def position(self, at: int | None = None, *, timeout: float) -> Position:
+        """Return where the log ends, with the mark of its newest record, or of the one with number `at`."""
         ...
 
     def secret(self, offer: bytes, *, timeout: float) -> bytes:
@@ -603,7 +621,7 @@ class AsyncStore(Protocol):
 
     async def changes(self, after: int, *, count: int, block: float) -> list[Change]: ...
 
-    async def position(self, *, timeout: float) -> tuple[str, int]: ...
+    async def position(self, at: int | None = None, *, timeout: float) -> Position: ...
 
     async def secret(self, offer: bytes, *, timeout: float) -> bytes: ...
 

@@ -12,11 +12,12 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from semcache.core import Core
 from semcache.errors import StoreUnavailableError
-from semcache.protocols import Change
+from semcache.protocols import Change, Position
 from semcache.steps import Ask, Compute, Steps
 
 log = logging.getLogger(__name__)
@@ -27,41 +28,64 @@ BATCH = 1000
 
 
 class Follower:
-    """Applies the log to one core. The steps are performed by a thread or a task."""
+    """Applies the log to one core. The steps are performed by a thread or a task.
+
+    Attributes:
+        at: Up to where the log is applied; None before the first turn.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._position: int | None = None
-        self._epoch = ""
-        self.applied = 0
+        self.at: Position | None = None
+        self._doubted = False  # whether the store may have gone back in time unseen
+        self._behind = 0  # the record up to which the log must be applied before rows are searched
 
     def turn(self) -> Steps[None]:
         """Read what is new, waiting a while for it, and apply it."""
-        if self._position is None:
-            # Whoever comes first notes the position, before any rows are read: nothing falls in between.
-            if self._core.followed is None:
-                position = yield Ask("position", (), {"timeout": 1.0})
-                self._core.followed = self._core.followed or position
-            self._epoch, self._position = self._core.followed
+        at = self.at if self.at is not None else (yield from self._begin())
+        if self._doubted:
+            at = yield from self._check_position(at)
+            self._doubted = False
         yield from self._attach_late()
-        changes: list[Change] = yield Ask("changes", (self._position,), {"count": BATCH, "block": BLOCK})
+        changes: list[Change] = yield Ask("changes", (at.sequence,), {"count": BATCH, "block": BLOCK})
         if not changes:
-            yield from self._check_position()
+            yield from self._check_position(at)
+            self._core.started()
             return
-        if changes[0].sequence != self._position + 1:
-            log.info("the change log skips from %s to %s: forgetting", self._position, changes[0].sequence)
+        if changes[0].sequence != at.sequence + 1:
+            log.info("the change log skips from %s to %s: forgetting", at.sequence, changes[0].sequence)
             self._core.metrics.count("failures", "log_gap")
             self._core.forget()
-        self._position = changes[-1].sequence
+        epoch = at.epoch
         for change in changes:
-            if change.epoch and change.epoch != self._epoch:
-                if self._epoch:
+            if change.epoch and change.epoch != epoch:
+                if epoch:
                     # Also a stream that began again and has caught up with our position.
                     log.info("the change log speaks of another epoch: forgetting")
                     self._core.metrics.count("failures", "log_reset")
                     self._core.forget()
-                self._epoch = change.epoch
+                epoch = change.epoch
         yield from self._apply(changes)
+        self.at = Position(
+            epoch, changes[-1].sequence, changes[-1].mark
+        )  # now, so that a failure repeats them
+        if self.at.sequence >= self._behind:
+            self._core.started()
+
+    def _begin(self) -> Steps[Position]:
+        """Take over what was kept from the last run, or note where the log is before any rows are read."""
+        core = self._core
+        if core.snapshots is not None and core.followed is None:
+            self._behind = yield from core.snapshots.restore(core)
+        if core.followed is None:
+            # Whoever comes first notes the position, before any rows are read: nothing falls in between.
+            newest = yield Ask("position", (), {"timeout": 1.0})
+            with core.lock:
+                core.followed = core.followed or newest
+        self.at = core.followed
+        if self.at.sequence >= self._behind:
+            core.started()
+        return self.at
 
     def _attach_late(self) -> Steps[None]:
         """Write embeddings that weren't ready when their entries were stored."""
@@ -70,15 +94,24 @@ class Follower:
             yield Ask("attach", (late[0],), {"timeout": 1.0})
             late.popleft()
 
-    def _check_position(self) -> Steps[None]:
-        # After a flush or a restore the stream starts again, and waiting on the old position returns nothing.
-        epoch, newest = yield Ask("position", (), {"timeout": 1.0})
-        if newest < (self._position or 0) or (self._epoch and epoch and epoch != self._epoch):
-            log.info("the store went back in time (epoch %s, log at %s): forgetting", epoch, newest)
+    def _check_position(self, at: Position) -> Steps[Position]:
+        # After a flush or a restore the stream starts again, and waiting on the old position returns nothing;
+        # or it has caught up meanwhile, and the record at our position is another.
+        found: Position = yield Ask("position", (at.sequence,), {"timeout": 1.0})
+        if (
+            found.sequence < at.sequence
+            or (at.epoch and found.epoch and found.epoch != at.epoch)
+            or (at.mark and found.mark and found.mark != at.mark)
+        ):
+            log.info(
+                "the store went back in time (epoch %s, log at %s): forgetting", found.epoch, found.sequence
+            )
             self._core.metrics.count("failures", "log_reset")
             self._core.forget()
-            self._position = newest
-        self._epoch = epoch or self._epoch
+            self.at = replace(found, epoch=found.epoch or at.epoch, mark="")
+        else:
+            self.at = Position(found.epoch or at.epoch, at.sequence, found.mark or at.mark)
+        return self.at
 
     def _apply(self, changes: Sequence[Change]) -> Steps[None]:
         core = self._core
@@ -93,7 +126,7 @@ class Follower:
         if core.arrivals:
             for change in changes:
                 core.arrived(change.entry_id)
-        changes = [c for c in changes if c.op != "add" or not core.is_own(c.entry_id)]
+        changes = [c for c in changes if c.op != "add" or not core.own.passes(c.entry_id)]
         gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
         if gone:
             core.local.drop(*gone)  # an add replaces what was copied
@@ -104,11 +137,18 @@ class Follower:
         for scope_id, members in wanted.items():
             blobs = yield Ask("embeddings", ([name for name, _ in members],), {"timeout": 5.0})
             yield Compute(lambda s=scope_id, m=members, b=blobs: core.add_rows(s, m, b))  # type: ignore[misc]
-        self.applied += len(changes)
 
     def lost(self) -> None:
         """The connection broke: what happens meanwhile is found out by position."""
+        self._doubted = self.at is not None
         self._core.metrics.count("failures", "follower")
+        self._core.started()  # lookups read for themselves what they need
+
+    def confused(self) -> None:
+        """Something failed that can't: go on from where the log ends, and read everything anew."""
+        self._core.forget()
+        with self._core.lock:
+            self.at = self._core.followed = None
 
 
 class FollowerThread:
@@ -123,6 +163,8 @@ class FollowerThread:
         self._stop = threading.Event()
         self._core = core
         self._next_sweep = time.monotonic() + core.policy.sweep_every
+        self._next_snapshot = time.monotonic() + core.policy.snapshot_every
+        self._snapshot = threading.Thread(target=self.keep, name="semcache-snapshot", daemon=True)
         self.pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="semcache-follower", daemon=True)
         self._thread.start()
@@ -132,12 +174,14 @@ class FollowerThread:
             try:
                 self._drive(self._follower.turn(), self._store)
                 self._sweep()
+                self._keep_now_and_then()
             except (StoreUnavailableError, TimeoutError) as error:
                 log.debug("the change log can't be read: %s", error)
                 self._pause()
             except Exception:  # the top of a thread that must go on; at the end connections close under it
                 if not self._stop.is_set():
                     log.exception("following the change log failed")
+                    self._follower.confused()
                 self._pause()
 
     def _pause(self) -> None:
@@ -150,6 +194,20 @@ class FollowerThread:
         if every and time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + every
             self._store.sweep(**self._core.sweeping(), timeout=5.0)
+
+    def _keep_now_and_then(self) -> None:
+        every = self._core.policy.snapshot_every
+        if self._core.snapshots is None or not every or time.monotonic() < self._next_snapshot:
+            return
+        self._next_snapshot = time.monotonic() + every
+        if not self._snapshot.is_alive():  # beside the log, which goes on being followed
+            self._snapshot = threading.Thread(target=self.keep, name="semcache-snapshot", daemon=True)
+            self._snapshot.start()
+
+    def keep(self) -> None:
+        """Write a snapshot where there is a place for it."""
+        if self._core.snapshots is not None and self._follower.at is not None:
+            self._core.snapshots.write(self._core, self._follower.at)
 
     def stop(self) -> None:
         """Ask the thread to end; it does so within the time that one read waits."""

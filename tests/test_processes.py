@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from semcache import Hit, Miss, Policy
+from semcache.protocols import Position
 from semcache.testing import SlowEncoder, TableEncoder
 from semcache.verify import ThresholdMatcher
 from tests.facade import Facade, Loop, open_facade
@@ -188,10 +189,10 @@ def test_lost_log_records_are_noticed(make: Callable[..., Facade], redis_url: st
     writer, reader = make(), make()
     reader.lookup("apple")
     client = redis.Redis.from_url(redis_url)
-    reader.cache._core.followed = reader.cache._core.followed or ("", 0)
+    reader.cache._core.followed = reader.cache._core.followed or Position("", 0)
     for number in range(5):
         writer.put(f"prompt {number}", "x")
-    within(5.0, lambda: reader.cache._follower._follower._position == 5)
+    within(5.0, lambda: (at := reader.cache._follower._follower.at) and at.sequence == 5)
     client.xadd(f"semcache:{namespace}:log", {"op": "tag"}, id="50-0")  # 6 to 49 were trimmed away
     client.close()
 

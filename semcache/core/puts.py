@@ -100,18 +100,14 @@ class Puts(Rows):
             if not self.epoch:
                 yield from self._read(look, (), None)
             draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding, lease)
-            self.expect_own(identity.entry_id)
-            reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
+            reply = yield from self._send(identity, draft, embedding)
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
                 yield from self._read(look, (), None)
                 identity = look.identity = yield from self._identify(request, look.left)
                 draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding, lease)
-                self.expect_own(identity.entry_id)
-                reply = yield self._ask("put", draft, timeout=self.policy.deadline)
+                reply = yield from self._send(identity, draft, embedding)
         except (StoreUnavailableError, TimeoutError) as error:
-            if look.identity is not None:
-                self.is_own(look.identity.entry_id)
             reason = self._failure(error, look)
             return Stored("store_unavailable" if reason == "store_busy" else reason)
         self.breaker.succeeded()
@@ -120,8 +116,6 @@ class Puts(Rows):
         self.local.drop(identity.entry_id)
         if reply.outcome not in ("stored", "replaced"):
             return Stored(reply.outcome)
-        if embedding is not None:
-            self._add_own(identity, embedding, draft.expires_at)
         if late:
             self._attach_later(identity, reply.revision, draft)
         now = reply.time_us / 1e6
@@ -129,6 +123,19 @@ class Puts(Rows):
             request.tenant, identity.entry_id, reply.revision, "exact", 1.0, identity.digest, now
         )
         return Stored(reply.outcome, identity.entry_id, reply.revision, LookupToken(make))
+
+    def _send(self, identity: Identity, draft: Draft, embedding: Embedding | None) -> Steps[PutReply]:
+        """Write, and add the row to this process's index; the change log's record of it is passed over."""
+        ticket, added = self.own.begin(draft.entry_id), embedding is None
+        try:
+            reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
+            if embedding is not None and reply.outcome in ("stored", "replaced"):
+                added = self._add_own(identity, embedding, draft.expires_at)
+        finally:  # also when a task is cancelled
+            if self.own.end(ticket, added=added):
+                with self.lock:
+                    self.loaded.pop(identity.scope, None)
+        return reply
 
     def _attach_later(self, identity: Identity, revision: int, draft: Draft) -> None:
         def done(future: Any) -> None:

@@ -26,11 +26,16 @@ class Rows(State):
 
     def _load(self, scope_id: str, look: Look) -> Steps[None]:
         """Read a scope's rows into the index, once; the change log keeps them current after that."""
+        if (
+            self.starting is not None
+        ):  # a snapshot is being read and brought up to date, and may hold this scope
+            yield Await(self.starting, max(look.left(), 0.0))
+            self.starting = None
         with self.lock:
             if scope_id in self.loaded:
                 self.loaded.move_to_end(scope_id)
                 return
-            self.loaded[scope_id] = False
+            self.loaded[scope_id] = 0
             while len(self.loaded) > MAX_SCOPES:
                 old, _ = self.loaded.popitem(last=False)
                 if self.index is not None:
@@ -38,7 +43,8 @@ class Rows(State):
         try:
             if self.followed is None:
                 position = yield self._ask("position", timeout=look.left())
-                self.followed = self.followed or position
+                with self.lock:
+                    self.followed = self.followed or position
             members = yield self._ask("members", scope_id, self.fingerprint, timeout=look.left())
             if members:
                 # Rows are hints worth having for later lookups too: the model shouldn't pay for a slow start.
@@ -52,7 +58,8 @@ class Rows(State):
             raise
         with self.lock:
             if scope_id in self.loaded:
-                self.loaded[scope_id] = True
+                self.loads += 1
+                self.loaded[scope_id] = self.loads
 
     def add_rows(
         self, scope_id: str, members: Sequence[tuple[str, float | None]], blobs: Sequence[bytes | None]
@@ -75,8 +82,16 @@ class Rows(State):
         """Return the index, made at the first row."""
         with self.lock:
             if self.index is None:
-                self.index = self._make_index(dim)
+                self.index = self.new_index(dim)
             return self.index
+
+    def new_index(self, dim: int) -> VectorIndex:
+        """Make an index."""
+        if self._make_index is not None:
+            return self._make_index(dim)
+        from semcache.indexes.adaptive import AdaptiveIndex
+
+        return AdaptiveIndex(dim, max_bytes=self.policy.max_index_bytes, on_drop=self.scope_dropped)
 
     def _cached_embedding(self, digest: str) -> Embedding | None:
         if self._embeddings is None:
@@ -135,25 +150,18 @@ class Rows(State):
         self._remember(identity.digest, encoded.embedding)
         return encoded.embedding, None
 
-    def expect_own(self, entry_id: str) -> None:
-        """Note that the log will tell of an entry that this process put itself."""
-        with self.lock:
-            self.own[entry_id] = self.own.get(entry_id, 0) + 1
-            while len(self.own) > 10_000:
-                self.own.popitem(last=False)
-
-    def is_own(self, entry_id: str) -> bool:
-        """Return whether a record of the log is about this process's own put; asked once per record."""
-        with self.lock:
-            count = self.own.pop(entry_id, 0)
-            if count > 1:
-                self.own[entry_id] = count - 1
-            return count > 0
-
-    def _add_own(self, identity: Identity, embedding: Embedding, expires_at: float | None) -> None:
+    def _add_own(self, identity: Identity, embedding: Embedding, expires_at: float | None) -> bool:
+        """Add the row of an own put; False if its scope isn't here, and will be read when it is asked for."""
         with self.lock:
             if identity.scope not in self.loaded:
-                return  # a later lookup will load the whole scope
+                return False
         self.index_of(len(embedding)).add(
             identity.scope, [identity.entry_id], embedding.reshape(1, -1), [expires_at]
         )
+        return True
+
+    def scope_dropped(self, scope_id: str) -> None:
+        """Note that the index let a scope go for want of memory: it is read anew when it is asked for."""
+        with self.lock:
+            self.loaded.pop(scope_id, None)
+        self.metrics.count("index", "dropped")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semcache import admission, scope, secrets
 from semcache.breaker import Breaker
+from semcache.core.own import OwnPuts
 from semcache.decision import Verdict
 from semcache.errors import (
     EncoderError,
@@ -25,7 +26,7 @@ from semcache.flights import Flights
 from semcache.local import LocalCopies
 from semcache.metrics import Metrics
 from semcache.policy import Policy
-from semcache.protocols import LateEmbedding, Matcher, Verifier, View
+from semcache.protocols import LateEmbedding, Matcher, Position, Verifier, View
 from semcache.steps import Ask, Steps
 from semcache.types import (
     CacheRequest,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from semcache.encoders.thread import EncoderThread
     from semcache.leases import LeaseKeeper
     from semcache.protocols import VectorIndex
+    from semcache.snapshots import Snapshots
 
 MAX_MIRROR = 100_000
 MAX_RECENT = 2_000
@@ -80,13 +82,14 @@ class State:
         self,
         *,
         encoder: EncoderThread,
-        index: Callable[[int], VectorIndex],
+        index: Callable[[int], VectorIndex] | None,
         matcher: Callable[[str], Matcher],
         policy: Policy,
         namespace: str,
         secret: bytes | None,
         verifier: Verifier | None,
         clock: Callable[[], float],
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.policy = policy
         self.namespace = namespace
@@ -98,6 +101,7 @@ class State:
         self.metrics = Metrics()
         self.clock = clock
         self._make_index = index
+        self.snapshots = snapshots
         self._given_secret = secret
         self._offer = os.urandom(32)
         self.fresh_start()
@@ -112,11 +116,14 @@ class State:
         self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
         self.breaker = Breaker(policy.breaker_failures, policy.breaker_reset, self.clock)
         self.index: VectorIndex | None = None
-        self.loaded: OrderedDict[str, bool] = OrderedDict()
-        self.own: OrderedDict[str, int] = OrderedDict()
+        self.loaded: OrderedDict[str, int] = OrderedDict()  # scope → which load it was, 0 while it goes on
+        self.loads = 0
+        self.forgotten = 0  # how often everything was
+        self.own = OwnPuts()
+        self.starting: Future[None] | None = None if self.snapshots is None else Future()
         self.late: deque[LateEmbedding] = deque(maxlen=10_000)  # embeddings to be written by the follower
         self.encoded = False  # whether the encoder has answered in this process
-        self.followed: tuple[str, int] | None = None  # (epoch, log position) before the first rows were read
+        self.followed: Position | None = None  # in the log, before the first rows were read
         self.recent: OrderedDict[tuple[str, str], None] = OrderedDict()  # withdrawals, to be said again
         self.withdrawals = 0  # most that the store has counted
         self.counted_at = -math.inf  # monotonic clock when that was learnt
@@ -338,6 +345,12 @@ class State:
         offset = self._server_offset
         return time.time() if offset is None else self.clock() + offset
 
+    def started(self) -> None:
+        """Let those go on who wait for what was kept from the last run."""
+        starting = self.starting
+        if starting is not None and not starting.done():
+            starting.set_result(None)
+
     def forget(self) -> None:
         """Drop everything that was learnt from the store: copies, rows, scopes."""
         self.local.drop()
@@ -347,8 +360,8 @@ class State:
     def forget_rows(self) -> None:
         """Drop what the index holds; scopes are read anew when they are asked for."""
         with self.lock:
+            self.forgotten += 1
             self.loaded.clear()
-            self.own.clear()
             if self.index is not None:
                 self.index.clear()
 

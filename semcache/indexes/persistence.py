@@ -22,8 +22,8 @@ from semcache.indexes.snapshot import SnapshotReader, SnapshotWriter
 _ARRAYS = {"level0": "u1", "levels": "<i4", "links": "u1"}
 
 
-def save(index: ArenaIndex, writer: SnapshotWriter, meta: dict[str, Any]) -> None:
-    """Write an index; rows that are added meanwhile may be left out."""
+def save(index: ArenaIndex, writer: SnapshotWriter, meta: Callable[[], dict[str, Any]]) -> None:
+    """Write an index, and then what `meta` says; rows that are added meanwhile may be left out."""
     small = []
     for owners, moved in index.slices():
         small.append({"owners": writer.json(owners), **_save_rows(writer, moved)})
@@ -34,7 +34,7 @@ def save(index: ArenaIndex, writer: SnapshotWriter, meta: dict[str, Any]) -> Non
         graphs = [_save_graph(writer, graph) for graph in state["graphs"]]
         large.append({"scope": scope, "tail": _save_rows(writer, state["tail"]), "graphs": graphs})
     writer.header(
-        {"dim": index.dim, "graph": [M, EF_CONSTRUCTION], "meta": meta, "small": small, "large": large}
+        {"dim": index.dim, "graph": [M, EF_CONSTRUCTION], "meta": meta(), "small": small, "large": large}
     )
 
 

@@ -20,6 +20,7 @@ from semcache.protocols import (
     Draft,
     LateEmbedding,
     Mark,
+    Position,
     PutReply,
     Refresh,
     Swept,
@@ -97,7 +98,9 @@ class MemoryStore:
         names: tuple[str, ...] = (),
     ) -> None:
         sequence = self._log[-1].sequence + 1 if self._log else 1
-        self._log.append(Change(sequence, op, self._epoch, entry_id, scope, fingerprint, expires, names))
+        self._log.append(
+            Change(sequence, op, self._epoch, entry_id, scope, fingerprint, expires, names, str(sequence))
+        )
         del self._log[:-MAX_LOG]
         self._lock.notify_all()
 
@@ -350,9 +353,12 @@ class MemoryStore:
             first = bisect_right(self._log, after, key=lambda change: change.sequence)
             return self._log[first : first + count]
 
-    def position(self, *, timeout: float) -> tuple[str, int]:
+    def position(self, at: int | None = None, *, timeout: float) -> Position:
         with self._lock:
-            return self._epoch, self._log[-1].sequence if self._log else 0
+            newest = self._log[-1].sequence if self._log else 0
+            asked = newest if at is None else at
+            there = bool(self._log) and self._log[0].sequence <= asked <= newest
+            return Position(self._epoch, newest, str(asked) if there else "")
 
     def secret(self, offer: bytes, *, timeout: float) -> bytes:
         with self._lock:
@@ -492,8 +498,8 @@ class AsyncMemoryStore:
     async def changes(self, after: int, *, count: int, block: float) -> list[Change]:
         return self._store.changes(after, count=count, block=0.0)
 
-    async def position(self, *, timeout: float) -> tuple[str, int]:
-        return self._store.position(timeout=timeout)
+    async def position(self, at: int | None = None, *, timeout: float) -> Position:
+        return self._store.position(at, timeout=timeout)
 
     async def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return self._store.secret(offer, timeout=timeout)

@@ -20,6 +20,7 @@ from semcache.protocols import (
     Draft,
     LateEmbedding,
     Mark,
+    Position,
     PutReply,
     Refresh,
     Swept,
@@ -118,8 +119,8 @@ class Operations:
         found: list[Change] = yield self.plans.changes(after, count, max(1, round(block * 1000)))
         return found
 
-    def position(self) -> Steps[tuple[str, int]]:
-        found: tuple[str, int] = yield self.plans.position()
+    def position(self, at: int | None = None) -> Steps[Position]:
+        found: Position = yield self.plans.position(at)
         return found
 
     def secret(self, offer: bytes) -> Steps[bytes]:

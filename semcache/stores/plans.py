@@ -26,6 +26,7 @@ from semcache.protocols import (
     Draft,
     LateEmbedding,
     Mark,
+    Position,
     PutReply,
     Refresh,
     Tombstone,
@@ -197,16 +198,19 @@ class Plans:
 
         return Plan(commands, lambda replies: [_change(record) for record in _records(check(replies[0]))])
 
-    def position(self) -> Plan[tuple[str, int]]:
-        """Epoch and the newest sequence number."""
+    def position(self, at: int | None = None) -> Plan[Position]:
+        """Epoch and the newest sequence number, and the mark of a record."""
         commands: list[Command] = [
             ("HGET", self.keys.gens, "#epoch"),
             ("XREVRANGE", self.keys.log, "+", "-", "COUNT", 1),
         ]
+        if at is not None:
+            commands.append(("XRANGE", self.keys.log, f"{at}-0", f"{at}-0"))
 
-        def parse(replies: list[Any]) -> tuple[str, int]:
-            epoch, newest = check(replies[0]), check(replies[1])
-            return _text(epoch or b""), int(_text(newest[0][0]).split("-")[0]) if newest else 0
+        def parse(replies: list[Any]) -> Position:
+            epoch, newest, asked = check(replies[0]), check(replies[1]), check(replies[-1])
+            sequence = _change(newest[0]).sequence if newest else 0
+            return Position(_text(epoch or b""), sequence, _change(asked[0]).mark if asked else "")
 
         return Plan(commands, parse)
 
@@ -625,6 +629,7 @@ def _change(record: Any) -> Change:
         fingerprint=named.get("encoder", ""),
         expires_at=None if expires == "inf" else float(expires),
         names=tuple(json.loads(named.get("names", "[]"))),
+        mark=" ".join(named.get(name, "") for name in ("at", "op", "entry")),
     )
 
 

@@ -15,6 +15,7 @@ from semcache.protocols import (
     Draft,
     LateEmbedding,
     Mark,
+    Position,
     PutReply,
     Refresh,
     Swept,
@@ -104,8 +105,8 @@ class RedisStore:
     def changes(self, after: int, *, count: int, block: float) -> list[Change]:
         return self._run(self._operations.changes(after, count, block), block + 2.0)
 
-    def position(self, *, timeout: float) -> tuple[str, int]:
-        return self._run(self._operations.position(), timeout)
+    def position(self, at: int | None = None, *, timeout: float) -> Position:
+        return self._run(self._operations.position(at), timeout)
 
     def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return self._run(self._operations.secret(offer), timeout)
@@ -252,8 +253,8 @@ class AsyncRedisStore:
     async def changes(self, after: int, *, count: int, block: float) -> list[Change]:
         return await self._run(self._operations.changes(after, count, block), block + 2.0)
 
-    async def position(self, *, timeout: float) -> tuple[str, int]:
-        return await self._run(self._operations.position(), timeout)
+    async def position(self, at: int | None = None, *, timeout: float) -> Position:
+        return await self._run(self._operations.position(at), timeout)
 
     async def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return await self._run(self._operations.secret(offer), timeout)

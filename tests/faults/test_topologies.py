@@ -105,7 +105,7 @@ def test_tls(kind: str, tmp_path: Path, loop: Loop) -> None:
 
 ACL = (
     "+@connection", "+ping", "+info", "+hmget", "+hget", "+get", "+set", "+time", "+evalsha", "+eval", "+zadd",
-    "+zrange", "+zrevrange", "+zrem", "+zremrangebyscore", "+zremrangebyrank", "+zcard", "+xread", "+xrevrange", "+xadd",
+    "+zrange", "+zrevrange", "+zrem", "+zremrangebyscore", "+zremrangebyrank", "+zcard", "+xread", "+xrange", "+xrevrange", "+xadd",
     "+xreadgroup", "+xautoclaim", "+xgroup|create", "+xack", "+xdel", "+scan", "+incr", "+pexpire", "+persist", "+hset",
     "+hsetnx", "+hincrby", "+hdel", "+hgetall", "+del", "+exists", "+smembers", "+sadd", "+srem", "+scard", "+rename",
     "+waitaof", "+wait",

@@ -96,7 +96,8 @@ def test_both_protocols_work_with_a_client_of_the_users(client: redis.Redis, nam
         cache.feedback(found.lookup_id, -1, rater="u")
         cache.put(CacheRequest("pear", model="m"), "another")
         for _ in range(100):
-            if cache._follower is not None and cache._follower._follower._position == 2:
+            at = cache._follower._follower.at if cache._follower is not None else None
+            if at is not None and at.sequence == 2:
                 break
             cache._follower._stop.wait(0.05) if cache._follower else None
         listed = {(v.model, v.model_version) for v in cache.versions()}
