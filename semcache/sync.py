@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 BLOCK = 1.0  # seconds that one read waits for news
 PAUSE = 0.5  # seconds between attempts while the store is away
 BATCH = 1000
+GATHER = 0.01  # seconds; a busy log is read in handfuls, not record by record
 
 
 class Follower:
@@ -40,8 +41,8 @@ class Follower:
         self._doubted = False  # whether the store may have gone back in time unseen
         self._behind = 0  # the record up to which the log must be applied before rows are searched
 
-    def turn(self) -> Steps[None]:
-        """Read what is new, waiting a while for it, and apply it."""
+    def turn(self) -> Steps[bool]:
+        """Read what is new, waiting a while for it, and apply it; returns whether there was any."""
         at = self.at if self.at is not None else (yield from self._begin())
         if self._doubted:
             at = yield from self._check_position(at)
@@ -51,7 +52,7 @@ class Follower:
         if not changes:
             yield from self._check_position(at)
             self._core.started()
-            return
+            return False
         if changes[0].sequence != at.sequence + 1:
             log.info("the change log skips from %s to %s: forgetting", at.sequence, changes[0].sequence)
             self._core.metrics.count("failures", "log_gap")
@@ -71,6 +72,7 @@ class Follower:
         )  # now, so that a failure repeats them
         if self.at.sequence >= self._behind:
             self._core.started()
+        return True
 
     def _begin(self) -> Steps[Position]:
         """Take over what was kept from the last run, or note where the log is before any rows are read."""
@@ -172,7 +174,8 @@ class FollowerThread:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self._drive(self._follower.turn(), self._store)
+                if self._drive(self._follower.turn(), self._store):
+                    self._stop.wait(GATHER)
                 self._sweep()
                 self._keep_now_and_then()
             except (StoreUnavailableError, TimeoutError) as error:

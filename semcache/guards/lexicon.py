@@ -141,17 +141,20 @@ def _lines(name: str) -> list[str]:
 
 
 @cache
-def _english() -> tuple[dict[str, int], dict[str, frozenset[str]], dict[str, str]]:
-    """Return rarity 0..99, sense numbers and parts of speech by word."""
+def _english() -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+    """Return rarity 0..99, sense numbers and parts of speech by word.
+
+    Nothing but text, so that the garbage collector has nothing to look through.
+    """
     rarity: dict[str, int] = {}
-    senses: dict[str, frozenset[str]] = {}
+    senses: dict[str, str] = {}
     parts: dict[str, str] = {}
     for line in _lines("english.tsv.gz"):
         word, rank, part, codes = line.split("\t")
         rarity[word] = int(rank)
         parts[word] = part
         if codes:
-            senses[word] = frozenset(codes.split())
+            senses[word] = codes
     return rarity, senses, parts
 
 
@@ -239,7 +242,7 @@ def synonyms(a: str, b: str) -> bool:
     """Tell whether two English base forms share a frequent sense."""
     senses = _english()[1]
     left, right = senses.get(a), senses.get(b)
-    return left is not None and right is not None and not left.isdisjoint(right)
+    return left is not None and right is not None and not set(left.split()).isdisjoint(right.split())
 
 
 @lru_cache(maxsize=50_000)

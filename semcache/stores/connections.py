@@ -12,7 +12,9 @@ import logging
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
@@ -33,13 +35,15 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from semcache.errors import ConfigurationError, SemcacheError, StoreUnavailableError
-from semcache.stores.plans import Command, script_by_sha
+from semcache.stores.plans import Command, pack, script_by_sha
 
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 64
 ASYNC_POOL_SIZE = 16  # one event loop keeps no more than these busy
+LANES = 2  # callers of one event loop that have a round trip of their own; others share the next
 _BATCH = 500
+_SLOW = frozenset({"XREAD", "XREADGROUP", "WAIT", "WAITAOF"})  # the server may take its time with these
 _BROKEN = (RedisError, RedisClusterException, OSError, asyncio.TimeoutError)
 
 
@@ -158,9 +162,7 @@ def _exchange(
 ) -> list[Any]:
     # One time limit for all: the socket's own is per read, so it is set to what is left before each.
     _limit(connection, end)
-    connection.send_packed_command(
-        [packed] if packed else connection.pack_commands(commands), check_health=False
-    )
+    connection.send_packed_command([packed or pack(commands)], check_health=False)
     replies: list[Any] = []
     for number in range(len(commands)):
         if number & 15 == 15:
@@ -258,8 +260,42 @@ def _connection_trouble(reply: Any) -> Any:
     return reply
 
 
+@dataclass(slots=True, eq=False)
+class _Parcel:
+    """One caller's commands, waiting to be carried."""
+
+    commands: Sequence[Command]
+    packed: bytes
+    end: float  # monotonic clock when its caller gives up
+    replies: asyncio.Future[list[Any]]
+
+
+@dataclass(slots=True, eq=False)
+class _Lanes:
+    """What is under way on one event loop."""
+
+    busy: int = 0
+    waiting: deque[_Parcel] = field(default_factory=deque)
+    carriers: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def take(self) -> list[_Parcel]:
+        """Take what waits, as much as goes in one round trip, without what nobody waits for any more."""
+        parcels: list[_Parcel] = []
+        commands = 0
+        while self.waiting and commands < _BATCH:
+            parcel = self.waiting.popleft()
+            if not parcel.replies.done():
+                parcels.append(parcel)
+                commands += len(parcel.commands)
+        return parcels
+
+
 class AsyncDirect:
-    """One server, through the connection pool of a redis.asyncio client; one pool per event loop."""
+    """One server, through the connection pool of a redis.asyncio client; one pool per event loop.
+
+    A few callers at a time have a connection each. Whoever comes while they are under way waits for the
+    next to be free and shares its round trip with all who wait: under load that costs a fraction.
+    """
 
     cluster = False
 
@@ -272,6 +308,9 @@ class AsyncDirect:
     ) -> None:
         self._make = make
         self._owned = owned
+        self._traffic: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Lanes] = (
+            weakref.WeakKeyDictionary()
+        )
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
         self._revive = _Reviver(revive) if revive else None
 
@@ -295,10 +334,75 @@ class AsyncDirect:
             return replies
         if timeout <= 0:
             raise StoreUnavailableError("no time left")
+        if any(command[0] in _SLOW for command in commands):
+            return await self._send(commands, timeout, packed)
+        lanes = self._lanes()
+        if lanes.busy < LANES:
+            lanes.busy += 1
+            try:
+                return await self._send(commands, timeout, packed)
+            finally:
+                self._leave(lanes)
+        parcel = _Parcel(commands, packed or pack(commands), end, asyncio.get_running_loop().create_future())
+        lanes.waiting.append(parcel)
+        try:
+            async with asyncio.timeout(timeout):
+                carried: list[Any] = await parcel.replies
+                return carried
+        except TimeoutError as error:
+            raise unavailable(error) from error
+
+    def _lanes(self) -> _Lanes:
+        loop = asyncio.get_running_loop()
+        lanes = self._traffic.get(loop)
+        if lanes is None:
+            lanes = self._traffic[loop] = _Lanes()
+        return lanes
+
+    def _leave(self, lanes: _Lanes) -> None:
+        """Free a lane, or let it carry what has been waiting."""
+        if not lanes.waiting:
+            lanes.busy -= 1
+            return
+        task = asyncio.get_running_loop().create_task(self._carry(lanes))
+        lanes.carriers.add(task)
+        task.add_done_callback(lanes.carriers.discard)
+
+    async def _carry(self, lanes: _Lanes) -> None:
+        """Send what waits, all of it in one round trip, until nothing does."""
+        try:
+            while parcels := lanes.take():
+                commands = [command for parcel in parcels for command in parcel.commands]
+                left = max(parcel.end for parcel in parcels) - time.monotonic()
+                try:
+                    if left <= 0:
+                        raise StoreUnavailableError("no time left")
+                    replies = await self._send(commands, left, b"".join(p.packed for p in parcels))
+                except StoreUnavailableError as error:
+                    for parcel in parcels:
+                        if not parcel.replies.done():
+                            parcel.replies.set_exception(type(error)(str(error)))
+                    continue
+                except BaseException:
+                    for parcel in parcels:
+                        parcel.replies.cancel()
+                    raise
+                first = 0
+                for parcel in parcels:
+                    end = first + len(parcel.commands)
+                    if not parcel.replies.done():
+                        parcel.replies.set_result(replies[first:end])
+                    first = end
+        finally:
+            lanes.busy -= 1
+
+    async def _send(self, commands: Sequence[Command], timeout: float, packed: bytes | None) -> list[Any]:
         pool = self.client().connection_pool
         try:
             async with asyncio.timeout(timeout):
                 connection = await pool.get_connection()
+                own_limit = connection.socket_timeout
+                connection.socket_timeout = None  # one limit for all of it, not one for each read
                 try:
                     return await self._exchange(connection, commands, packed)
                 except BaseException:
@@ -306,6 +410,7 @@ class AsyncDirect:
                     await connection.disconnect(nowait=True)
                     raise
                 finally:
+                    connection.socket_timeout = own_limit
                     await pool.release(connection)
         except _BROKEN as error:
             if self._revive is not None:
@@ -326,8 +431,7 @@ class AsyncDirect:
     async def _say(
         self, connection: Any, commands: Sequence[Command], packed: bytes | None = None
     ) -> list[Any]:
-        data = [packed] if packed else connection.pack_commands(commands)
-        await connection.send_packed_command(data, check_health=False)
+        await connection.send_packed_command([packed or pack(commands)], check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:

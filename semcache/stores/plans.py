@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
+from hiredis import pack_command
+
 from semcache.codec import FIELDS, decode_entry, decode_response, encode_tags, entry_fields
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
@@ -573,13 +575,7 @@ class Plans:
 
 def pack(commands: Sequence[Command]) -> bytes:
     """Return commands as bytes of the protocol."""
-    parts: list[bytes] = []
-    for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for argument in command:
-            data = argument if isinstance(argument, bytes) else str(argument).encode()
-            parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return b"".join(parts)
+    return b"".join(map(pack_command, commands))
 
 
 def new_epoch() -> str:

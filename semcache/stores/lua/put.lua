@@ -16,8 +16,7 @@ if old[1] and tonumber(old[1]) >= revision then revision = tonumber(old[1]) + 1 
 local stamp, rev = string.format('%.0f', now), string.format('%.0f', revision)
 redis.call('DEL', KEYS[1], KEYS[3])
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'fence', string.format('%.0f', fence), 'revision', rev,
-  'created', stamp, 'ttl', ARGV[3], 'state', 'live', 'announced', '0')
-for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+  'created', stamp, 'ttl', ARGV[3], 'state', 'live', 'announced', '0', unpack(ARGV, 5))
 local blocked = redis.call('SMEMBERS', KEYS[4])
 if #blocked > 0 then redis.call('HSET', KEYS[1], 'blocked', table.concat(blocked, ' ')) end
 if ARGV[4] ~= '' then redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
