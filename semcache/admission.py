@@ -102,11 +102,15 @@ def ttl_of(
     kind: str | None,
     ttl: float | None,
     confidence: float | None,
+    stretch: float = 1.0,
 ) -> float | None:
     """Return the seconds that an answer lives; None for ever.
 
     A ttl from the caller wins; else the kind's, else the policy's, which a time-bound prompt and a doubtful
     answer shorten. An empty answer never outlives `empty_ttl`.
+
+    Args:
+        stretch: Factor that the entry's refreshes have earned; what is bound to this moment isn't lengthened by it.
     """
     if ttl is None:
         ttl = policy.ttl
@@ -114,8 +118,9 @@ def ttl_of(
             ttl = policy.kinds[kind] if kind in policy.kinds else KINDS.get(kind, ttl)
         elif time_bound(request, policy):
             ttl = policy.time_bound_ttl if ttl is None else min(ttl, policy.time_bound_ttl)
+            stretch = min(stretch, 1.0)
         if ttl is not None:
-            ttl *= confident_share(confidence, policy.min_confidence, policy.unsure_ttl)
+            ttl *= stretch * confident_share(confidence, policy.min_confidence, policy.unsure_ttl)
     if not response.text and not response.data:
         return policy.empty_ttl if ttl is None else min(ttl, policy.empty_ttl)
     return ttl

@@ -47,6 +47,7 @@ from semcache.types import (
 )
 
 if TYPE_CHECKING:
+    from semcache.background import RefreshTasks, RefreshThreads
     from semcache.snapshots import Snapshots
     from semcache.sync import FollowerThread
 
@@ -132,6 +133,9 @@ class _Base:
                 if self._follower is None:
                     self._follower = FollowerThread(self._core, self._background)
 
+    def _refresh(self) -> None:
+        """Make what runs refreshes in the background."""
+
     def _keep_leases(self) -> None:
         """Share flights with other processes, if there is a store to do that with beside the calls."""
         policy = self._core.policy
@@ -166,6 +170,7 @@ class _Base:
         self._core.fresh_start()
         self._core.metrics.reset()
         self._keep_leases()
+        self._refresh()
 
     def _local_stats(self, server: Mapping[str, str]) -> Stats:
         core = self._core
@@ -179,6 +184,7 @@ class _Base:
             waited=core.metrics.counts("waited").get("waited", 0),
             failures=core.metrics.counts("failures"),
             feedback=core.metrics.counts("feedback"),
+            refreshes=core.metrics.counts("refreshes"),
             latency_ms=core.metrics.latencies(),
             scopes=len(scopes),
             rows=sum(index.count(s) for s in scopes) if index else 0,
@@ -227,6 +233,15 @@ class SemanticCache(_Base):
             index=index, background=background, clock=clock, snapshot_dir=snapshot_dir,
         )  # fmt: skip
         self._store = store
+        self._refreshes: RefreshThreads | None = None
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self.policy.background_refreshes:
+            from semcache.background import RefreshThreads
+
+            self._refreshes = RefreshThreads(self._store, self.policy.background_refreshes)
+            self._core.refreshes = self._refreshes
 
     @classmethod
     def open(
@@ -478,6 +493,8 @@ class SemanticCache(_Base):
         """Release threads and connections; the embedded server ends with its last user."""
         if self._closed:
             return
+        if self._refreshes is not None:
+            self._refreshes.close()
         self._stop()
         self._keep()
         self._core.encoder.close()
@@ -522,6 +539,15 @@ class AsyncSemanticCache(_Base):
             index=index, background=background, clock=clock, snapshot_dir=snapshot_dir,
         )  # fmt: skip
         self._store = store
+        self._refreshes: RefreshTasks | None = None
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self.policy.background_refreshes:
+            from semcache.background import RefreshTasks
+
+            self._refreshes = RefreshTasks(self._store, self.policy.background_refreshes)
+            self._core.refreshes = self._refreshes
 
     @classmethod
     async def open(
@@ -724,6 +750,8 @@ class AsyncSemanticCache(_Base):
 
         if self._closed:
             return
+        if self._refreshes is not None:
+            await self._refreshes.close()
         self._stop()
         await self._store.close()
         await asyncio.to_thread(self._close_rest)

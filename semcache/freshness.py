@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from semcache.errors import InvalidRequestError
+from semcache.types import Entry, Response
 
 KINDS: Final[Mapping[str, float | None]] = {
     "faq": 30 * 86400.0,
@@ -191,16 +192,48 @@ def confident_share(confidence: float | None, floor: float, least: float) -> flo
     return least + (1.0 - least) * max(0.0, confidence - floor) / (1.0 - floor)
 
 
-def stretched(stretch: float, same: bool, most: float) -> float:
+def stretched(stretch: float, same: bool, most: float, *, lived: float = 1.0) -> float:
     """Return the factor on the ttl after an answer was asked again: doubled if it came back equal, else halved.
 
     Args:
         stretch: The factor so far.
         most: It stays in [1 / most, most]; 1 turns this off.
+        lived: Share of its ttl that the old answer had lived; one that came back equal before half of it proves nothing.
     """
+    if same and lived < 0.5:
+        return min(most, max(1.0 / most, stretch))
     return min(most, max(1.0 / most, stretch * (2.0 if same else 0.5)))
 
 
 def same_answer(old: str, new: str) -> bool:
     """Return whether two answers say the same, but for white space and case."""
     return " ".join(old.split()).casefold() == " ".join(new.split()).casefold()
+
+
+def agree(old: Response, new: Response, same: Callable[[str, str], bool]) -> bool:
+    """Return whether two responses say the same: their texts by `same`, or their data where neither has a text."""
+    if not old.text and not new.text:
+        return old.data == new.data
+    return bool(same(old.text, new.text))
+
+
+def due(age: float, ttl: float, share: float, draw: float) -> bool:
+    """Return whether a hit should have its entry answered again before it expires.
+
+    Never before `share` of the ttl; from there the probability rises exponentially, from 5 % to all at the end, so
+    that a much-read entry is refreshed early and once, and a little-read one late or not at all. That is XFetch
+    (Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, PVLDB 8(8), 2015) with a
+    third of the time between `share` and the end in place of the time that the recomputation takes.
+
+    Args:
+        age, ttl: Seconds.
+        draw: A random number in (0, 1].
+    """
+    if age < share * ttl:
+        return False
+    return age - (1.0 - share) * ttl / 3.0 * math.log(draw) >= ttl
+
+
+def own_tags(entry: Entry | None) -> tuple[str, ...]:
+    """Return the tags that an entry was put with, without the one that its subject gives."""
+    return () if entry is None else tuple(tag for tag in entry.tags if not tag.startswith("subject:"))

@@ -21,6 +21,8 @@ class Stats:
         stored: Puts by outcome.
         waited: Callers of get_or_compute whom another caller's call answered; neither hit nor miss.
         failures: Failures that were swallowed, by kind.
+        refreshes: Refreshes in the background by outcome: ``same`` or ``changed`` (answered again), ``elsewhere`` (another
+            process is at it), ``refused`` (not stored), ``failed``, ``cancelled``, ``full`` (too many at once: not begun).
         latency_ms: Percentiles (p50, p95, p99) by what was done, over the last 4,096 each.
         scopes, rows, index_bytes: What the index of this process holds.
         scopes_dropped: Scopes that left it because its memory is bounded (`Policy.max_index_bytes`).
@@ -36,6 +38,7 @@ class Stats:
     waited: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     feedback: Mapping[str, int] = field(default_factory=dict)
+    refreshes: Mapping[str, int] = field(default_factory=dict)
     latency_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     scopes: int = 0
     rows: int = 0

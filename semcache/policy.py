@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from semcache.errors import ConfigurationError
+from semcache.freshness import same_answer
 
 Durability = Literal["memory", "local", "replicas"]
 
@@ -66,6 +67,13 @@ class Policy:
         unsure_ttl: Share of its ttl that an answer of confidence `min_confidence` gets, rising evenly to all of it at
             confidence 1, in [0, 1]; an answer of unknown confidence, or with a ttl of its own, isn't shortened.
         single_flight: Whether concurrent callers with the same request share one call to the model.
+        refresh_ahead: Share of its ttl, in [0, 1), past which a hit may have an entry answered again in the background, so
+            that what is read often never expires; None for never. See `freshness.due`.
+        background_refreshes: How many refreshes a process runs at once, of stale entries and ahead; 0 for none.
+        adaptive_ttl: An answer that comes back equal when it is asked again lives twice as long the next time, one that
+            changed half as long, within [ttl / this, ttl * this]; 1 turns this off. A caller's own ttl is left alone.
+        same_answer: Whether two answers' texts say the same, for `adaptive_ttl` and what is reported of refreshes: by
+            default if they are equal but for white space and case.
         flight_timeout: Seconds a caller waits for another's call before it makes its own.
         flight_lease: Seconds for which a process that calls the model keeps the other processes waiting; extended while
             the call lasts, so it is how long they wait for one that died. 0 keeps single flight inside each process.
@@ -106,6 +114,10 @@ class Policy:
     keep_requests: bool = False
     sweep_every: float = 300.0
     max_generations: int = 200_000
+    refresh_ahead: float | None = None
+    background_refreshes: int = 8
+    adaptive_ttl: float = 1.0
+    same_answer: Callable[[str, str], bool] = same_answer
     flight_timeout: float = 60.0
     flight_lease: float = 5.0
     kinds: Mapping[str, float | None] = field(default_factory=dict)
@@ -139,9 +151,16 @@ class Policy:
             _number(f"kinds[{kind!r}]", ttl, 0.0, math.inf, none=True)
         for name in ("max_unknown_share", "min_confidence", "unsure_ttl"):
             _number(name, getattr(self, name), 0.0, 1.0)
+        _number("refresh_ahead", self.refresh_ahead, 0.0, 0.99, none=True)
+        _number("adaptive_ttl", self.adaptive_ttl, 1.0, 1000.0)
+        if not callable(self.same_answer):
+            raise ConfigurationError(
+                f"Policy.same_answer is {self.same_answer!r:.60}, expected a function of two texts"
+            )
         _number("ttl_jitter", self.ttl_jitter, 0.0, 0.99)
         for name, least in (
             ("candidates", 1),
+            ("background_refreshes", 0),
             ("semantic_turns", 0),
             ("max_prompt_bytes", 1),
             ("max_response_bytes", 1),

@@ -230,6 +230,7 @@ class Draft:
         shared_embedding: (text digest, int8 bytes) for the shared embedding cache.
         cost: JSON with what the answer cost: usage and latency.
         lease: Holder of the lease that ends with this put, empty for none.
+        stretch: Factor on the ttl that is in `ttl` already, for the next refresh.
     """
 
     entry_id: str
@@ -252,6 +253,7 @@ class Draft:
     request: str = ""
     cost: str = ""
     lease: str = ""
+    stretch: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -546,7 +548,7 @@ class Store(Protocol):
         ...
 
     def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
-        """Return entries whole, with `obeys` and `request`, whatever their state."""
+        """Return entries whole, with `obeys`, `request` and `stretch`, whatever their state."""
         ...
 
     def versions(self, *, timeout: float) -> list[tuple[str, float]]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 
 from semcache.cache import AsyncSemanticCache, SemanticCache
 from semcache.errors import ConfigurationError, UndecodableError
+from semcache.freshness import agree, own_tags
+from semcache.policy import Policy
 from semcache.protocols import Refresh
 from semcache.requests import decode_request
-from semcache.types import CacheRequest, Entry, Response
+from semcache.types import Answer, CacheRequest, Entry, Response
 
 MAX_TRIES = 5
 TICKET_STEP = 1e-3  # seconds; tickets are stamped in whole milliseconds
@@ -51,11 +53,6 @@ def question_of(work: Refresh, entry: Entry | None) -> CacheRequest | str:
     except UndecodableError:
         return "unknown"
     return replace(request, no_cache=True)
-
-
-def same_answer(old: str, new: str) -> bool:
-    """Return whether two answers say the same, but for white space and case."""
-    return " ".join(old.split()).casefold() == " ".join(new.split()).casefold()
 
 
 class Pace:
@@ -132,10 +129,10 @@ def _refresh_one(
         return Refreshed(work, str(request))
     time.sleep(pace.wait())
     try:
-        answer = cache.get_or_compute(request, call_model, tags=_own_tags(entry), kind=entry.kind)
+        answer = cache.get_or_compute(request, call_model, tags=own_tags(entry), kind=entry.kind)
     except Exception as error:  # noqa: BLE001 - the model is the caller's; whatever it raises is a failed try
         return _failed(work, entry, error)
-    return _compared(work, entry, answer.text, bool(answer.stored))
+    return _compared(work, entry, answer, cache.policy)
 
 
 async def refresh_async(
@@ -179,14 +176,10 @@ async def _refresh_one_async(
         return Refreshed(work, str(request))
     await asyncio.sleep(pace.wait())
     try:
-        answer = await cache.get_or_compute(request, call_model, tags=_own_tags(entry), kind=entry.kind)
+        answer = await cache.get_or_compute(request, call_model, tags=own_tags(entry), kind=entry.kind)
     except Exception as error:  # noqa: BLE001 - the model is the caller's; whatever it raises is a failed try
         return _failed(work, entry, error)
-    return _compared(work, entry, answer.text, bool(answer.stored))
-
-
-def _own_tags(entry: Entry) -> tuple[str, ...]:
-    return tuple(tag for tag in entry.tags if not tag.startswith("subject:"))
+    return _compared(work, entry, answer, cache.policy)
 
 
 def _failed(work: Refresh, entry: Entry, error: Exception) -> Refreshed:
@@ -194,8 +187,8 @@ def _failed(work: Refresh, entry: Entry, error: Exception) -> Refreshed:
     return Refreshed(work, outcome, entry.response.text, f"{type(error).__name__}: {error}")
 
 
-def _compared(work: Refresh, entry: Entry, new: str, stored: bool) -> Refreshed:
-    if not stored:
-        return Refreshed(work, "refused", entry.response.text, new)
-    outcome = "same" if same_answer(entry.response.text, new) else "changed"
-    return Refreshed(work, outcome, entry.response.text, new)
+def _compared(work: Refresh, entry: Entry, answer: Answer, policy: Policy) -> Refreshed:
+    if not answer.stored:
+        return Refreshed(work, "refused", entry.response.text, answer.text)
+    outcome = "same" if agree(entry.response, answer.response, policy.same_answer) else "changed"
+    return Refreshed(work, outcome, entry.response.text, answer.text)

@@ -220,6 +220,7 @@ class Entry:
     blocked: frozenset[str] = frozenset()  # digests of texts refused for this entry
     observations: tuple[tuple[float, bool], ...] = ()  # (similarity, right), oldest first
     obeys: tuple[str, ...] = ()  # names of its generations; filled by scans only
+    stretch: float = 1.0  # factor on its ttl that its refreshes have earned; filled by scans only
     request: str = ""  # what it takes to ask again, see `requests`; filled by scans only
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from semcache.cache import SemanticCache
 from semcache.errors import ConfigurationError, UndecodableError
-from semcache.refresh import Pace, same_answer
+from semcache.freshness import same_answer
+from semcache.refresh import Pace
 from semcache.requests import decode_request
 from semcache.types import CacheRequest, Entry, Hit, Response
 

@@ -184,9 +184,8 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _served(self, found: Answer, call: _Call, request: ModelRequest[Any]) -> ModelResponse[Any] | None:
         """Return the answer with its note; None if the stored one can't be used."""
-        if call.answer is not None:
-            reason = "" if isinstance(found.decision, Hit) else found.decision.reason
-            _annotate(call.answer, miss_note(reason, found.put))
+        if call.answer is not None and isinstance(found.decision, Miss):  # behind a hit it is a refresh's
+            _annotate(call.answer, miss_note(found.decision.reason, found.put))
             return call.answer
         answer = from_response(found.response, request)
         hit = found.decision if isinstance(found.decision, Hit) else None

@@ -146,11 +146,12 @@ class Flow:
             if not replies:
                 raise
             return self._marked(replies[-1], bypass_info("opaque"))  # paid for, and can't be stored
-        reply = self._answered(parsed, answer, replies[-1] if replies else None)
+        # The cache refreshes what is stale behind a hit; such a reply isn't this caller's.
+        own = replies[-1] if replies and not isinstance(answer.decision, Hit) else None
+        reply = self._answered(parsed, answer, own)
         if reply is None:
             again: Reply = yield Send(upstream, whole=True)
             return self._marked(again, Info(status="error", reason="undecodable", detail="replay"))
-        self._refresh_if_stale(reply, parsed, upstream, answer.decision)
         return reply
 
     def _only_stored(self, parsed: ParsedRequest, *, stream: bool) -> Steps:

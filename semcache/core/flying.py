@@ -8,8 +8,8 @@ from typing import Any
 
 from semcache import admission, scope
 from semcache.core.arguments import as_response
-from semcache.core.leading import Cleared, Leading
-from semcache.core.puts import Puts
+from semcache.core.leading import Cleared
+from semcache.core.refreshing import Refreshing
 from semcache.errors import (
     OnlyIfCachedError,
     StoreUnavailableError,
@@ -27,7 +27,7 @@ from semcache.types import (
 )
 
 
-class Flying(Leading, Puts):
+class Flying(Refreshing):
     """Steps of get_or_compute."""
 
     def get_or_compute(
@@ -46,7 +46,7 @@ class Flying(Leading, Puts):
         admission.check_prompt(request.prompt)
         hit = self.serve_local(request)
         if hit is not None:
-            return Answer(hit.response, hit)
+            return self._served(request, call_model, options, hit)
         key = yield from self._flight_key(request)
         for _ in range(2):
             flight, leads = self.flights.join(key)
@@ -111,7 +111,7 @@ class Flying(Leading, Puts):
         """
         hit = self.serve_local(request)
         if hit is not None:
-            return Answer(hit.response, hit)
+            return self._served(request, call_model, options, hit)
         look = self._look(request)
         cleared = Cleared((yield from self._lookup(look)))
         took = self.clock() - look.started
@@ -123,7 +123,7 @@ class Flying(Leading, Puts):
             return Answer(decision.response, decision, waited=True)
         self._count(decision, took)
         if isinstance(decision, Hit):
-            return Answer(decision.response, decision)
+            return self._served(request, call_model, options, decision)
         if request.only_if_cached:
             raise OnlyIfCachedError(
                 f"nothing stored may be served ({decision.reason}), and only_if_cached was asked for"
@@ -135,6 +135,17 @@ class Flying(Leading, Puts):
             if cleared.lease is not None and self.keeper is not None:
                 self.keeper.give_back(cleared.lease, unshared=answer is not None)
         return answer
+
+    def _served(
+        self,
+        request: CacheRequest,
+        call_model: Callable[[CacheRequest], Any],
+        options: Mapping[str, Any],
+        hit: Hit,
+    ) -> Answer:
+        if hit.stale or self.policy.refresh_ahead is not None:
+            self.refresh_behind(request, call_model, options, hit)
+        return Answer(hit.response, hit)
 
     def _compute(
         self,
@@ -155,8 +166,10 @@ class Flying(Leading, Puts):
             outcome = decision.reason if decision.reason in STORE_OUTCOMES else "store_unavailable"
             self.metrics.count("stored", outcome)
             return Answer(response, decision, Stored(outcome))
+        old = yield from self.replaced(request, decision)
         stored = yield from self.put(
             request, response, fence=decision.fence, tags=options.get("tags", ()), ttl=options.get("ttl"),
             confidence=options.get("confidence"), kind=options.get("kind"), lease=lease,
+            stretch=self.stretch(old, response),
         )  # fmt: skip
         return Answer(response, decision, stored)

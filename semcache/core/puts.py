@@ -43,6 +43,7 @@ class Puts(Rows):
         confidence: float | None,
         kind: str | None,
         lease: Lease | None = None,
+        stretch: float = 1.0,
     ) -> Steps[Stored]:
         """Store, count, never raise for the store's or the encoder's sake."""
         check_confidence(confidence)
@@ -50,7 +51,7 @@ class Puts(Rows):
         given = scope.given_tags(request, tags)
         look = self._look(request)
         stored = yield from self._put(
-            look, response, fence, given, ttl, confidence, kind or request.kind, lease
+            look, response, fence, given, ttl, confidence, kind or request.kind, lease, stretch
         )
         self.metrics.count("stored", stored.outcome)
         self.metrics.took("put", self.clock() - look.started)
@@ -66,6 +67,7 @@ class Puts(Rows):
         confidence: float | None,
         kind: str | None,
         lease: Lease | None,
+        stretch: float,
     ) -> Steps[Stored]:
         request, policy = look.request, self.policy
         if admission.bypass(request, policy) is not None:
@@ -74,7 +76,9 @@ class Puts(Rows):
         if isinstance(data, str):
             return Stored(data)
         sure = response.confidence if confidence is None else confidence
-        ttl = admission.ttl_of(request, response, policy, kind=kind, ttl=ttl, confidence=sure)
+        ttl = admission.ttl_of(
+            request, response, policy, kind=kind, ttl=ttl, confidence=sure, stretch=stretch
+        )
         if ttl == 0:
             return Stored("no_store")
         if not self.breaker.admits():
@@ -99,13 +103,17 @@ class Puts(Rows):
             identity = look.identity = yield from self._identify(request, look.left)
             if not self.epoch:
                 yield from self._read(look, (), None)
-            draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding, lease)
+            draft = self._draft(
+                identity, request, data, fence, tags, ttl, sure, kind, embedding, lease, stretch
+            )
             reply = yield from self._send(identity, draft, embedding)
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
                 yield from self._read(look, (), None)
                 identity = look.identity = yield from self._identify(request, look.left)
-                draft = self._draft(identity, request, data, fence, tags, ttl, sure, kind, embedding, lease)
+                draft = self._draft(
+                    identity, request, data, fence, tags, ttl, sure, kind, embedding, lease, stretch
+                )
                 reply = yield from self._send(identity, draft, embedding)
         except (StoreUnavailableError, TimeoutError) as error:
             reason = self._failure(error, look)
@@ -165,6 +173,7 @@ class Puts(Rows):
         kind: str | None,
         embedding: Embedding | None,
         lease: Lease | None,
+        stretch: float,
     ) -> Draft:
         ttl = self._jittered(ttl, identity.digest)
         keep = None if ttl is None else ttl + self.policy.stale_while_revalidate
@@ -194,6 +203,7 @@ class Puts(Rows):
             shared_embedding=shared,
             request=encode_request(request, keep_all=self.policy.keep_requests),
             lease=lease.holder if lease is not None else "",
+            stretch=stretch,
         )
 
     def _jittered(self, ttl: float | None, digest: str) -> float | None:

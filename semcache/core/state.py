@@ -38,6 +38,7 @@ from semcache.types import (
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from semcache.background import RefreshTasks, RefreshThreads
     from semcache.encoders.thread import EncoderThread
     from semcache.leases import LeaseKeeper
     from semcache.protocols import VectorIndex
@@ -112,6 +113,7 @@ class State:
         self.lock = RLock()
         self.local = LocalCopies(policy.local_entries, policy.local_bound)
         self.flights = Flights()
+        self.refreshes: RefreshThreads | RefreshTasks | None = None
         self.keeper: LeaseKeeper | None = None  # of leases on calling the model; None where there are none
         self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
         self.breaker = Breaker(policy.breaker_failures, policy.breaker_reset, self.clock)

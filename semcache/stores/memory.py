@@ -143,6 +143,7 @@ class MemoryStore:
                 blocked=frozenset(slot.blocked),
                 obeys=draft.all_tags,
                 request=draft.request,
+                stretch=draft.stretch,
             )
             slot.fingerprint, slot.embedding = draft.fingerprint, draft.embedding
             slot.gone_at = None if draft.keep is None else self._clock() + draft.keep

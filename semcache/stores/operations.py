@@ -179,12 +179,15 @@ class Operations:
         entries = []
         for key, reply in zip(keys, replies, strict=True):
             try:
-                entry = decode_entry(self.keys.entry_id(key.decode()), reply[:-2])
+                entry = decode_entry(self.keys.entry_id(key.decode()), reply[:-3])
                 if entry is not None:
-                    obeys, request = reply[-2:]
+                    obeys, request, stretch = reply[-3:]
                     entries.append(
                         replace(
-                            entry, obeys=tuple(json.loads(obeys or b"[]")), request=(request or b"").decode()
+                            entry,
+                            obeys=tuple(json.loads(obeys or b"[]")),
+                            request=(request or b"").decode(),
+                            stretch=float(stretch or 1.0),
                         )
                     )
             except (UndecodableError, ValueError, TypeError):
@@ -193,7 +196,7 @@ class Operations:
 
     def entry_commands(self, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
         """Commands that read scanned keys."""
-        return [("HMGET", key, *FIELDS, "obeys", "request") for key in keys]
+        return [("HMGET", key, *FIELDS, "obeys", "request", "stretch") for key in keys]
 
 
 def server_facts(info: Mapping[str, Any]) -> dict[str, str]:

@@ -233,7 +233,10 @@ class Plans:
             embedding=draft.embedding,
             fingerprint=draft.fingerprint,
             obeys=draft.all_tags,
-            extra={"request": draft.request} if draft.request else None,
+            extra={
+                **({"request": draft.request} if draft.request else {}),
+                **({"stretch": repr(draft.stretch)} if draft.stretch != 1.0 else {}),
+            },
         )
         beside = [entry, *(keys.beside(what, draft.entry_id) for what in ("tomb", "downs", "blocked"))]
         commands: list[Command] = [
