@@ -63,7 +63,10 @@ class Worker:
         self.name, self.kind, self._folder = name, kind, folder
         self.line = Line(target)
         self._mutant, self._lives = mutant, 0
-        self._config = {"kind": kind, "url": self.line.url, "namespace": namespace, "deadline": deadline}
+        self._config = {
+            "kind": kind, "url": self.line.url, "namespace": namespace, "deadline": deadline,
+            "snapshots": str(folder / "snapshots"),
+        }  # fmt: skip
         self.process: subprocess.Popen[str] | None = None
 
     def begin(self) -> None:
@@ -241,11 +244,32 @@ def scene_lost_memory(stage: Stage, one: Worker, other: Worker) -> None:
     other.ask("lookup", **PLACE)
 
 
+def scene_blocked_text(stage: Stage, one: Worker, other: Worker) -> None:
+    """Somebody says that an answer doesn't match her question, the entry is answered anew, and she asks again."""
+    one.ask("put", **PLACE, tags=["topic:0"])
+    reworded = PLACE | {"question": question(0, 1)}
+    one.ask("feedback", **reworded, rater="rater 0", about="match")
+    one.ask("put", **PLACE, tags=["topic:0"])  # its threshold is the usual one again; blocked texts stay blocked
+    time.sleep(AFTER)
+    other.ask("lookup", **reworded, user="rater 0")
+
+
+def scene_older_than(stage: Stage, one: Worker, other: Worker) -> None:
+    """What is older than some seconds is invalidated; the answer is."""
+    one.ask("put", **PLACE, tags=["topic:0"])
+    time.sleep(0.5)
+    one.ask("invalidate", everything=True, older_than=0.3)
+    time.sleep(AFTER)
+    other.ask("lookup", **PLACE)
+
+
 SCENES: dict[str, Callable[[Stage, Worker, Worker], None]] = {
     "skip_generations": scene_generations,
     "age_from_reply": scene_slow_reply,
     "generations_at_put": scene_old_fence,
     "ignore_epoch": scene_lost_memory,
+    "ignore_blocks": scene_blocked_text,
+    "spare_too_much": scene_older_than,
 }
 """The scene that shows each mutant."""
 

@@ -12,7 +12,7 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -58,7 +58,7 @@ class Violation:
     """A promise that was broken.
 
     Attributes:
-        kind: ``withdrawn``, ``expired``, ``foreign``, ``unknown``, ``vanished`` or ``raised``.
+        kind: ``withdrawn``, ``blocked``, ``expired``, ``foreign``, ``unknown``, ``vanished`` or ``raised``.
         because: What made the event wrong, if that is another event.
     """
 
@@ -143,6 +143,26 @@ def withdrawal_keys(event: Event) -> list[Key]:
     return [("tenant", args["tenant"])] if args.get("tenant") else [("all",)]
 
 
+def block_keys(event: Event) -> list[Key]:
+    """Return for whom a verdict on a match surely blocks a text: its rater, and everybody once N have said so."""
+    args, result = event.args, event.result
+    if event.op != "feedback" or args.get("about") != "match" or args["verdict"] != -1 or result is None:
+        return []
+    if result["action"] not in ("blocked", "withdrawn"):
+        return []
+    everybody = [("",)] if result["raters"] >= args["needed"] else []
+    return [("block", args["entry_id"], args["question"], *who) for who in ((args["rater"],), *everybody)]
+
+
+def unblock_keys(event: Event) -> list[Key]:
+    """Return what may bring a blocked text back: the rater's other word, and a store that lost its memory."""
+    if event.op == "flush":
+        return [("unblock",)]
+    if event.op == "feedback" and event.args["verdict"] == 1:
+        return [("unblock", event.args["entry_id"], event.args.get("rater") or "")]
+    return []
+
+
 def reach_of(put: Event, entry_ids: Iterable[str]) -> list[Key]:
     """Return the withdrawals that reach an answer."""
     tenant = put.args["tenant"]
@@ -166,10 +186,19 @@ class _Known:
             spans.seal()
 
     def _note(self, event: Event) -> None:
+        older = event.args.get("older_than") or 0.0
         for key in withdrawal_keys(event):
-            self.tried[key].events.append(event)
+            # What spares answers of the last seconds reaches those it would if it had come so much earlier.
+            late = replace(event, returned=event.end - older + SKEW, result={}) if older else event
+            self.tried[key].events.append(late)
             if event.result is not None:
-                self.done[key].events.append(event)
+                self.done[key].events.append(
+                    replace(event, call=event.call - older - SKEW) if older else event
+                )
+        for key in block_keys(event):
+            self.done[key].events.append(event)
+        for key in unblock_keys(event):
+            self.tried[key].events.append(event)
         if event.op == "restore":
             self.restored[event.args["entry_id"]].events.append(event)
         if event.op == "put":
@@ -244,6 +273,23 @@ def _judge_hit(known: _Known, event: Event, bound: float) -> Violation | None:
             because = known.done[key].between(since, event.call - bound)
             if because is not None:
                 return Violation("withdrawn", event, because)
+    return _judge_block(known, event, entry_ids[0], bound)
+
+
+def _judge_block(known: _Known, event: Event, entry_id: str, bound: float) -> Violation | None:
+    """Whether a text was served an entry that it is blocked for."""
+    user = event.args.get("user") or ""
+    for who in {user, ""}:
+        key = ("block", entry_id, event.args["question"], who)
+        if key not in known.done:
+            continue
+        undone = [("unblock",), *([("unblock", entry_id, who)] if who else [])]
+        since = max(
+            (known.tried[u].last_end(_ended(event)) for u in undone if u in known.tried), default=-inf
+        )
+        because = known.done[key].between(since, event.call - bound)
+        if because is not None:
+            return Violation("blocked", event, because)
     return None
 
 

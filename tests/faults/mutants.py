@@ -14,6 +14,7 @@ from semcache import decision
 from semcache.core import Core
 from semcache.decision import Clock
 from semcache.local import Copy, LocalCopies
+from semcache.stores.redis import RedisStore
 from semcache.types import CacheRequest, Entry, Fence, Response
 
 VARIABLE = "SEMCACHE_TEST_MUTANT"
@@ -61,9 +62,34 @@ def _ignore_epoch() -> None:
     decision.liveness = liveness
 
 
+def _ignore_blocks() -> None:
+    """A text is served an entry that it was said not to match."""
+    true = Core.identify
+
+    def identify(self: Core, request: CacheRequest) -> Any:
+        found = true(self, request)
+        return None if found is None else found._replace(blocked=frozenset())
+
+    Core.identify = identify  # type: ignore[method-assign]
+
+
+def _spare_too_much() -> None:
+    """An invalidation of what is older than some seconds spares more than it should."""
+    true = RedisStore.raise_generations
+
+    def raise_generations(
+        self: RedisStore, names: Sequence[str], *, before: float = 0.0, **options: Any
+    ) -> Any:
+        return true(self, names, before=before * 10 + 5.0 if before else 0.0, **options)
+
+    RedisStore.raise_generations = raise_generations  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "skip_generations": _skip_generations,
     "age_from_reply": _age_from_reply,
     "generations_at_put": _generations_at_put,
     "ignore_epoch": _ignore_epoch,
+    "ignore_blocks": _ignore_blocks,
+    "spare_too_much": _spare_too_much,
 }

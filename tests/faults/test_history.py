@@ -137,6 +137,46 @@ def test_only_withdrawals_may_raise_and_only_that_the_store_is_away() -> None:
     assert raised("put", "TimeoutError") == ["raised"]
 
 
+def block(call: float, rater: str, raters: int = 1, verdict: int = -1, action: str = "blocked") -> Event:
+    args = {"entry_id": "e", "verdict": verdict, "rater": rater, "about": "match", "needed": 2, **WHERE}
+    return event("feedback", call, call + 0.1, args, {"action": action, "raters": raters})
+
+
+def asked(call: float, user: str | None) -> Event:
+    result = {"hit": True, "entry_id": "e", "answer": {**WHERE, "serial": "s"}}
+    return event("lookup", call, call + 0.01, {**WHERE, "user": user}, result)
+
+
+def test_a_blocked_text_is_wrong_for_its_rater_and_for_all_once_enough_have_said_so() -> None:
+    stored, first, second = put(1.0, 1.1), block(2.0, "u"), block(3.0, "v", raters=2)
+
+    assert kinds(stored, first, asked(3.0, "u")) == []
+    assert kinds(stored, first, asked(3.2, "u")) == ["blocked"]
+    assert kinds(stored, first, asked(3.2, "w"), asked(3.2, None)) == []
+    assert kinds(stored, first, second, asked(4.2, "w"), asked(4.2, None)) == ["blocked", "blocked"]
+    assert kinds(stored, block(2.0, "u", action="none"), asked(3.2, "u")) == []
+
+
+def test_the_raters_other_word_and_a_flush_bring_a_blocked_text_back() -> None:
+    stored, first, second = put(1.0, 1.1), block(2.0, "u"), block(2.2, "v", raters=2)
+
+    assert kinds(stored, first, block(2.5, "u", verdict=1, action="recorded"), asked(4.0, "u")) == []
+    assert kinds(stored, first, block(2.5, "v", verdict=1, action="recorded"), asked(4.0, "u")) == ["blocked"]
+    assert kinds(stored, first, second, block(2.5, "v", verdict=1, action="recorded"), asked(4.0, "v")) == [
+        "blocked"
+    ]
+    assert kinds(event("flush", 2.5, 2.6, {}, {}), first, put(3.0, 3.1), asked(4.5, "u")) == []
+
+
+def test_what_is_younger_than_an_invalidation_reaches_is_neither_withdrawn_nor_excused() -> None:
+    older = event("invalidate", 5.0, 5.1, {"everything": True, "older_than": 2.0}, {})
+
+    assert kinds(put(1.0, 1.1), older, served(6.2)) == ["withdrawn"]
+    assert kinds(put(4.0, 4.1), older, served(6.2)) == []
+    assert kinds(put(1.0, 1.1), older, missed(6.2, "stale_tag")) == []
+    assert kinds(put(4.0, 4.1), older, missed(6.2, "stale_tag")) == ["vanished"]
+
+
 def test_a_call_without_a_return_is_in_the_history(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "w.jsonl")
     notes.begin("restore", {"entry_id": "e"})
@@ -167,4 +207,6 @@ def test_the_true_code_passes_in_every_scene(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_checker_finds_the_mutant(mutant: str, tmp_path: Path) -> None:
-    assert "withdrawn" in {violation.kind for violation in check(play(tmp_path, [mutant], mutant))}
+    expected = "blocked" if mutant == "ignore_blocks" else "withdrawn"
+
+    assert expected in {violation.kind for violation in check(play(tmp_path, [mutant], mutant))}

@@ -21,7 +21,7 @@ from tests.facade import Facade, Loop, open_facade
 from tests.faults.mutants import MUTANTS, VARIABLE
 
 MEANINGS = 6
-WORDINGS = 2
+WORDINGS = 3
 TENANTS = ("amber", "birch")
 SHORT = 0.7  # seconds; a short time to live
 RATERS = 2
@@ -29,7 +29,7 @@ THREADS = 2
 
 
 def question(meaning: int, wording: int) -> str:
-    """Return a text; two wordings of one meaning match by their embeddings."""
+    """Return a text; wordings of one meaning match by their embeddings."""
     return f"topic {meaning} in wording {wording}"
 
 
@@ -44,7 +44,7 @@ def table() -> dict[str, list[float]]:
     for meaning in range(MEANINGS):
         for wording in range(WORDINGS):
             row = [0.0] * (2 * MEANINGS)
-            row[meaning], row[MEANINGS + meaning] = (1.0, 0.0) if wording == 0 else (0.99, 0.141)
+            row[meaning], row[MEANINGS + meaning] = ((1.0, 0.0), (0.99, 0.141), (0.99, -0.141))[wording]
             rows[question(meaning, wording)] = row
     return rows
 
@@ -80,6 +80,7 @@ class Client:
         self.fences: dict[tuple[str, str], tuple[Fence, float, float]] = {}  # fence, call, return
         self.seen: dict[str, str] = {}  # entry id → lookup id
         self._lock = threading.Lock()
+        self._mine = threading.local()  # the lookup id of this thread's last hit
 
     def _noted(self, op: str, args: Mapping[str, Any], do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         number = self._notes.begin(op, args)
@@ -94,12 +95,12 @@ class Client:
         self._notes.end(number, result)
         return result
 
-    def lookup(self, tenant: str, question: str) -> dict[str, Any]:
-        args = {"tenant": tenant, "question": question, "meaning": meaning_of(question)}
+    def lookup(self, tenant: str, question: str, user: str | None = None) -> dict[str, Any]:
+        args = {"tenant": tenant, "question": question, "meaning": meaning_of(question), "user": user}
         started = time.monotonic()
 
         def do() -> dict[str, Any]:
-            found: Decision = self._cache.lookup(CacheRequest(question, tenant=tenant))
+            found: Decision = self._cache.lookup(CacheRequest(question, tenant=tenant, user=user))
             if not isinstance(found, Hit) and found.fence is not None:
                 with self._lock:
                     self.fences[tenant, question] = (found.fence, started, time.monotonic())
@@ -110,7 +111,7 @@ class Client:
     def _decision(self, found: Decision) -> dict[str, Any]:
         if not isinstance(found, Hit):
             return {"hit": False, "reason": found.reason, "detail": found.detail}
-        self.seen[found.entry_id] = found.lookup_id
+        self.seen[found.entry_id] = self._mine.lookup_id = found.lookup_id
         return {
             "hit": True, "answer": json.loads(found.text), "entry_id": found.entry_id, "tier": found.tier,
             "match": found.match,
@@ -179,19 +180,24 @@ class Client:
 
         return self._noted("invalidate", selector, do)
 
-    def feedback(self, tenant: str, question: str, rater: str, verdict: int = -1) -> dict[str, Any]:
-        """Look up, and judge the answer if there is one."""
-        found = self.lookup(tenant, question)
-        if not found.get("hit"):
+    def feedback(
+        self, tenant: str, question: str, rater: str, verdict: int = -1, about: str = "answer"
+    ) -> dict[str, Any]:
+        """Look up, and judge what is served if there is anything; a match only if it was one by meaning."""
+        found = self.lookup(tenant, question, rater)
+        if not found.get("hit") or (about == "match" and found["match"] != "semantic"):
             return found
-        entry_id = found["entry_id"]
-        lookup_id = self.seen[entry_id]
+        lookup_id = self._mine.lookup_id
+        args = {
+            "entry_id": found["entry_id"], "verdict": verdict, "rater": rater, "about": about, "question": question,
+            "needed": RATERS,
+        }  # fmt: skip
 
         def do() -> dict[str, Any]:
-            given = self._cache.feedback(lookup_id, verdict, rater=rater, about="answer")
-            return {"action": given.action}
+            given = self._cache.feedback(lookup_id, verdict, rater=rater, about=about)
+            return {"action": given.action, "raters": given.raters}
 
-        return self._noted("feedback", {"entry_id": entry_id, "verdict": verdict, "rater": rater}, do)
+        return self._noted("feedback", args, do)
 
     def restore(self, entry_id: str) -> dict[str, Any]:
         return self._noted("restore", {"entry_id": entry_id}, lambda: {"done": self._cache.restore(entry_id)})
@@ -220,6 +226,7 @@ class Client:
         tags = [f"topic:{meaning}", f"colour:{chance.randrange(3)}"]
         ttl = SHORT if chance.random() < 0.3 else None
         known = list(self.seen)
+        older = chance.choice(({}, {"older_than": 0.3}, {"older_than": 3.0}))
         (what,) = chance.choices(
             (
                 "lookup",
@@ -227,6 +234,7 @@ class Client:
                 "put",
                 "late",
                 "down",
+                "match",
                 "up",
                 "id",
                 "tag",
@@ -234,26 +242,27 @@ class Client:
                 "everything",
                 "restore",
             ),
-            (70, 10, 5, 5, 4, 1, 0.7, 0.5, 0.1, 0.1, 0.7),
+            (70, 10, 5, 5, 4, 1.5, 1, 0.7, 0.5, 0.1, 0.1, 0.7),
         )
         if what == "compute":
             self.compute(tenant, text, tags, ttl, chance.choice((0.0, 0.05, 0.3)))
         elif what in ("put", "late"):
             self.put(tenant, text, tags, ttl, late=what == "late")
-        elif what in ("down", "up"):
-            self.feedback(tenant, text, f"rater {chance.randrange(5)}", -1 if what == "down" else 1)
+        elif what in ("down", "match", "up"):
+            rater, about = f"rater {chance.randrange(5)}", "match" if what == "match" else "answer"
+            self.feedback(tenant, text, rater, 1 if what == "up" else -1, about)
         elif what == "id" and known:
             self.invalidate(entry_ids=[chance.choice(known)])
         elif what == "tag":
-            self.invalidate(tags=[chance.choice(tags)], tenant=chance.choice((None, tenant)))
+            self.invalidate(tags=[chance.choice(tags)], tenant=chance.choice((None, tenant)), **older)
         elif what == "tenant":
-            self.invalidate(tenant=tenant)
+            self.invalidate(tenant=tenant, **older)
         elif what == "everything":
-            self.invalidate(everything=True)
+            self.invalidate(everything=True, **older)
         elif what == "restore" and known:
             self.restore(chance.choice(known))
         else:
-            self.lookup(tenant, text)
+            self.lookup(tenant, text, chance.choice((None, f"rater {chance.randrange(5)}")))
 
 
 def main() -> None:
@@ -264,11 +273,12 @@ def main() -> None:
     notes = Notes(Path(config["notes"]))
     loop = Loop()
     policy = Policy(
-        deadline=config["deadline"], feedback_raters=RATERS, feedback_rate=100_000, breaker_reset=0.3
-    )
+        deadline=config["deadline"], feedback_raters=RATERS, feedback_rate=100_000, breaker_reset=0.3,
+        snapshot_every=2.0,
+    )  # fmt: skip
     cache = open_facade(
         config["kind"], config["url"], loop, encoder=TableEncoder(table()), matcher=ThresholdMatcher(0.9),
-        policy=policy, namespace=config["namespace"],
+        policy=policy, namespace=config["namespace"], snapshot_dir=config["snapshots"],
     )  # fmt: skip
     client = Client(cache, notes)
     print(json.dumps({"ready": True}), flush=True)
