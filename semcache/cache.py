@@ -9,6 +9,7 @@ import os
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -146,10 +147,10 @@ class _Base:
                 self._background, policy.flight_lease, policy.flight_timeout, self._core.metrics
             )
 
-    def _warm_up(self) -> None:
-        """Load the model beside the first requests."""
+    def _warm_up(self) -> Future[Any]:
+        """Load the model beside the first requests; the future is done when it is there."""
         self._core.meet_encoder()
-        self._core.encoder.submit("warm up")
+        return self._core.encoder.submit("warm up")
 
     def _stop(self) -> None:
         self._closed = True

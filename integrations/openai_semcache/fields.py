@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import SplitResult
 
@@ -283,6 +284,7 @@ def deployment_of(path: str) -> str | None:
     return rest.partition("/")[0] or None
 
 
+@lru_cache(maxsize=1024)
 def base_of(url: SplitResult, endpoint: Endpoint) -> str:
     """Return what of the address isolates: kind, host, base path or deployment, and query."""
     host = (url.hostname or "").lower()

@@ -6,6 +6,7 @@ With several workers, uvicorn's supervisor replaces them one by one at SIGHUP; a
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -18,10 +19,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from semcache.errors import ConfigurationError, MissingDependencyError
+from semcache.errors import ConfigurationError, EncoderError, MissingDependencyError
 from semcache.server.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from semcache.cache import AsyncSemanticCache
     from semcache.server.app import Application
 
 logger = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ def run(settings: Settings, read: Callable[[], Settings] | None = None, source: 
         raise MissingDependencyError("semcache serve", extra="server") from error
     configure_logging(settings)
     if settings.workers == 1:
-        _Server(uvicorn_config(settings, Application(settings)), read).run()
+        _Server(uvicorn_config(settings, Application(settings, opener=open_settled)), read).run()
         return
     folder = tempfile.mkdtemp(prefix="semcache-serve-")
     metrics = os.path.join(folder, "metrics")
@@ -76,7 +78,25 @@ def worker_application() -> Application:
         given = load_settings(file, **options)
     configure_logging(given)
     Protocol.seconds = given.header_timeout
-    return Application(given, folder=os.environ[_FOLDER])
+    return Application(given, opener=open_settled, folder=os.environ[_FOLDER])
+
+
+async def open_settled(settings: Settings) -> AsyncSemanticCache:
+    """Open the cache of a process that does nothing else, with the model loaded.
+
+    Everything that is in memory by then stays, so the garbage collector needn't look through it again: it
+    would hold up every request by a tenth of a second each time.
+    """
+    from semcache.server.app import open_cache
+
+    cache = await open_cache(settings)
+    try:
+        await asyncio.wrap_future(cache._warm_up())
+    except EncoderError as error:
+        logger.warning("the encoder doesn't load, prompts match exactly only: %s", error)
+    gc.collect()
+    gc.freeze()
+    return cache
 
 
 def uvicorn_config(settings: Settings, app: Any) -> Any:

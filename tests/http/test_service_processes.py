@@ -203,3 +203,27 @@ def test_settings_that_cannot_be_meant_end_it_with_one_line(options: tuple[str, 
     assert ended.returncode == 1
     assert ended.stderr.startswith("semcache: ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_the_garbage_collector_has_little_to_look_through_while_requests_wait(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, gc\n"
+        "from semcache.server.run import open_settled\n"
+        "from semcache.server.settings import load_settings\n"
+        "async def main():\n"
+        "    cache = await open_settled(load_settings(None, upstream='http://127.0.0.1:9/v1', redis='memory://'))\n"
+        "    await cache.put('How do I reset my password?', 'x')\n"
+        "    assert await cache.lookup('how do i reset my password')\n"
+        "    gc.collect()\n"
+        "    print(gc.get_freeze_count(), len(gc.get_objects()))\n"
+        "    await cache.close()\n"
+        "asyncio.run(main())\n"
+    )
+    path = os.pathsep.join([str(ROOT), str(ROOT / "integrations")])
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    frozen, left = map(int, ran.stdout.split())
+    assert frozen > 20_000
+    assert left < 20_000  # of them the word tables, which hold nothing but text
