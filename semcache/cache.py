@@ -11,10 +11,23 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from semcache.core import Core
-from semcache.core.arguments import as_request, as_response, as_versions, matches, selection
+from semcache.core.arguments import (
+    MAX_LISTED,
+    as_request,
+    as_response,
+    as_versions,
+    check_count,
+    check_fence,
+    check_taking,
+    check_works,
+    entry_names,
+    given,
+    stale_entries,
+)
+from semcache.core.selectors import select
 from semcache.errors import ConfigurationError
 from semcache.matching import default_matcher
 from semcache.metrics import Stats
@@ -31,6 +44,7 @@ from semcache.protocols import (
     Verifier,
 )
 from semcache.steps import drive, drive_async
+from semcache.stores.closed import AsyncClosedStore, ClosedStore
 from semcache.types import (
     About,
     Answer,
@@ -94,6 +108,7 @@ class _Base:
             clock=clock,
             snapshots=self._snapshots(snapshot_dir, namespace, background),
         )
+        self._core.has_follower = background is not None
         self._background = background
         self._follower: FollowerThread | None = None
         self._keep_leases()
@@ -154,6 +169,7 @@ class _Base:
 
     def _stop(self) -> None:
         self._closed = True
+        self._core.local.drop()
         if self._follower is not None:
             self._follower.stop()
         if self._core.keeper is not None:
@@ -313,23 +329,20 @@ class SemanticCache(_Base):
 
         Args:
             fence: From the Miss that led to this answer: what was invalidated since refuses it. None if the
-                answer is the truth as of now.
-            tags: Names under which it can be invalidated.
-            ttl: Seconds; None for the kind's or the policy's.
+                answer is the truth as of now. One from the future counts as now.
+            tags: Names under which it can be invalidated: at most 64, of 1 to 512 characters, equal under NFC.
+            ttl: Seconds, at most 1e10; None for the kind's or the policy's.
             confidence: In [0, 1].
             kind: A key of `Policy.kinds`.
+
+        Raises:
+            InvalidRequestError: The prompt is blank, or an argument can't be meant.
         """
+        request, response = as_request(request), as_response(response)
+        check_fence(fence)
+        said = given(request, tags=tags, ttl=ttl, confidence=confidence, kind=kind)
         self._follow()
-        steps = self._core.put(
-            as_request(request),
-            as_response(response),
-            fence=fence,
-            tags=tags,
-            ttl=ttl,
-            confidence=confidence,
-            kind=kind,
-        )
-        return drive(steps, self._store)
+        return drive(self._core.put(request, response, said, fence=fence), self._store)
 
     def get_or_compute(
         self,
@@ -344,14 +357,20 @@ class SemanticCache(_Base):
         """Serve a stored response, or call the model and store what it says.
 
         Concurrent callers with the same request share one call. What the model raises is raised to its
-        caller; nothing else is.
+        caller; the store and the encoder raise nothing.
+
+        Args:
+            tags, ttl, confidence, kind: Of the answer if it is new, as in `put`; checked before the model is called.
 
         Raises:
+            InvalidRequestError: The prompt is blank, an argument can't be meant, or the model returned neither
+                text nor a `Response`. All but the last are raised before the model is called.
             OnlyIfCachedError: It was a miss, and the request asked for stored responses only.
         """
+        request = as_request(request)
+        said = given(request, tags=tags, ttl=ttl, confidence=confidence, kind=kind)
         self._follow()
-        options = {"tags": tags, "ttl": ttl, "confidence": confidence, "kind": kind}
-        return drive(self._core.get_or_compute(as_request(request), call_model, options), self._store)
+        return drive(self._core.get_or_compute(request, call_model, said), self._store)
 
     def feedback(
         self,
@@ -365,13 +384,17 @@ class SemanticCache(_Base):
         """Say whether a served answer was right (1), wrong (-1) or neither (0).
 
         Args:
-            target: A lookup id of a serving, or an entry id.
-            rater: Who says so; the application names its users. None counts as one anonymous person.
+            target: A lookup id of a serving, or an entry id. An entry id carries no serving, so that each name is
+                one rater: give it only for callers who are trusted not to make names up.
+            rater: Who says so, 1 to 1,024 bytes, equal under NFC; the application names its users, and is believed.
+                None counts as one anonymous person.
             about: ``answer`` (the default for an exact hit) or ``match`` (the default for a semantic one).
             tenant: If given, the serving must have been this tenant's.
 
         Raises:
+            InvalidRequestError: The verdict, `about` or the rater can't be meant.
             UnknownLookupError: Unknown, foreign, forged or expired id.
+            RateLimitedError: This rater has spoken too often.
             StoreUnavailableError: The store didn't acknowledge.
         """
         return drive(
@@ -394,41 +417,53 @@ class SemanticCache(_Base):
     ) -> Invalidated:
         """Withdraw entries everywhere. When this returns, they are served nowhere later than the local bound.
 
-        Give one kind of selector; `tenant` and `older_than` (seconds) narrow the others. Several tags or
-        entry ids are a union.
+        Give one kind of selector; `tenant` and `older_than` narrow the others. Several tags or entry ids are a
+        union.
 
         Args:
-            dry_run: Count what would be withdrawn, by a scan, and withdraw nothing.
+            tenant: By itself all of a tenant; an empty one, the tenant of requests that name none, only beside
+                another selector.
+            older_than: Only answers whose lookup is at least so many seconds ago. By itself more than 0: what
+                reaches everything must say so.
+            everything: All entries, of `tenant` or of all; True, not merely something that isn't false.
+            dry_run: Count what would be withdrawn, by a scan, and withdraw nothing. Entries that are dead already
+                aren't counted.
 
         Raises:
-            InvalidRequestError: No selector, or several kinds.
+            InvalidRequestError: No selector, several kinds, or one that can't be meant.
             StoreUnavailableError: The store didn't acknowledge.
         """
-        bases = selection(
+        selection = select(
             entry_ids=entry_ids, tags=tags, model=model, model_version=model_version, segment=segment, subject=subject,
-            tenant=tenant, older_than=older_than, everything=everything,
+            tenant=tenant, older_than=older_than, everything=everything, dry_run=dry_run,
         )  # fmt: skip
         if dry_run:
-            now = self._core.server_now()
             matched = sum(
-                matches(entry, bases, entry_ids, tenant, older_than, now) for entry in self.entries()
+                drive(self._core.reached(selection, batch), self._store) for batch in self._store.scan()
             )
-            return Invalidated(matched, tuple(bases), tuple(entry_ids), dry_run=True)
-        steps = self._core.invalidate(entry_ids=entry_ids, bases=bases, tenant=tenant, older_than=older_than)
-        return drive(steps, self._store)
+            return Invalidated(matched, selection.bases, selection.entry_ids, dry_run=True)
+        return drive(self._core.invalidate(selection), self._store)
 
     def restore(self, entry_id: str) -> bool:
-        """Bring a withdrawn entry back; False if there is nothing to bring back.
+        """Bring a withdrawn entry back, with the age it has.
+
+        Returns:
+            False if there is nothing to bring back: it isn't withdrawn, or what was invalidated since, or its ttl, has
+            ended it all the same.
 
         Raises:
+            InvalidRequestError: It isn't the name of an entry.
             StoreUnavailableError: The store didn't acknowledge.
         """
-        done = self._store.restore(self._core.known_id(entry_id), timeout=_READ_TIMEOUT)
-        self._core.local.drop(entry_id)
-        return done
+        return drive(self._core.restore(entry_id), self._store)
 
     def withdrawn(self, *, limit: int = 100) -> list[Tombstone]:
-        """List withdrawn entries, newest first."""
+        """List withdrawn entries, newest first.
+
+        Args:
+            limit: 1 to 100,000.
+        """
+        check_count("limit", limit, MAX_LISTED)
         return self._store.tombstones(limit=limit, timeout=_READ_TIMEOUT)
 
     def entries(self) -> Iterator[Entry]:
@@ -438,34 +473,46 @@ class SemanticCache(_Base):
 
     def get(self, entry_ids: Collection[str]) -> list[Entry | None]:
         """Return entries by name, whatever their state; for operators. Order as asked, None where there is none."""
-        names = [self._core.known_id(entry_id) for entry_id in entry_ids]
+        names = entry_names(entry_ids)
         return self._store.get_many(names, timeout=_READ_TIMEOUT)
 
     def versions(self) -> list[ModelVersion]:
         """List the model versions that have been stored, the one put last first."""
         return as_versions(self._store.versions(timeout=_READ_TIMEOUT))
 
-    def queue_refresh(self, entry_ids: Collection[str], *, why: str = "asked") -> None:
+    def queue_refresh(self, entry_ids: Collection[str], *, why: str = "asked") -> int:
         """Ask for entries to be answered again by whoever works on the regeneration queue.
 
+        The queue holds an entry once, and 100,000 entries; what it has no room for is left out.
+
+        Args:
+            why: A word for whoever reads the queue.
+
+        Returns:
+            How many are new on the queue. Names under which nothing is stored aren't queued.
+
         Raises:
+            InvalidRequestError: One isn't the name of an entry.
             StoreUnavailableError: The store didn't acknowledge.
         """
-        self._store.queue_refresh([self._core.known_id(i) for i in entry_ids], why, timeout=_READ_TIMEOUT)
+        stale = stale_entries(entry_ids, why)
+        return self._store.queue_refresh(stale, timeout=_READ_TIMEOUT) if stale else 0
 
     def take_refreshes(self, consumer: str, *, count: int = 10, idle: float = 60.0) -> list[Refresh]:
         """Claim entries that were withdrawn or went stale, to answer them again.
 
         Args:
-            consumer: Name of this worker.
+            consumer: Name of this worker, 1 to 512 characters.
+            count: Most pieces of work, 1 to 1,000.
             idle: Seconds after which another worker's unfinished claim is taken over.
         """
+        check_taking(consumer, count, idle)
         return self._store.take_refreshes(consumer, count=count, idle=idle, timeout=_READ_TIMEOUT)
 
     def finish_refreshes(self, done: Collection[Refresh]) -> None:
-        """Take finished work off the regeneration queue."""
+        """Take finished work off the regeneration queue; what went bad again meanwhile is queued anew."""
         if done:
-            self._store.finish_refreshes([work.ticket for work in done], timeout=_READ_TIMEOUT)
+            self._store.finish_refreshes(check_works(done), timeout=_READ_TIMEOUT)
 
     def sweep(self) -> Swept:
         """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
@@ -491,7 +538,11 @@ class SemanticCache(_Base):
         return self._local_stats(self._core.reachable(lambda: self._store.info(timeout=_READ_TIMEOUT)))
 
     def close(self) -> None:
-        """Release threads and connections; the embedded server ends with its last user."""
+        """Release threads and connections; the embedded server ends with its last user.
+
+        After that, lookup, put and get_or_compute fail open as they do while a store is away
+        (``store_unavailable``), and what must be acknowledged raises `StoreUnavailableError`.
+        """
         if self._closed:
             return
         if self._refreshes is not None:
@@ -499,8 +550,9 @@ class SemanticCache(_Base):
         self._stop()
         self._keep()
         self._core.encoder.close()
-        self._store.close()
-        if self._background is not None and self._background is not self._store:
+        store, self._store = self._store, cast("Store", ClosedStore())
+        store.close()
+        if self._background is not None and self._background is not store:
             self._background.close()
         self._release()
 
@@ -606,17 +658,11 @@ class AsyncSemanticCache(_Base):
         kind: str | None = None,
     ) -> Stored:
         """Store a response, as `SemanticCache.put` does."""
+        request, response = as_request(request), as_response(response)
+        check_fence(fence)
+        said = given(request, tags=tags, ttl=ttl, confidence=confidence, kind=kind)
         self._follow()
-        steps = self._core.put(
-            as_request(request),
-            as_response(response),
-            fence=fence,
-            tags=tags,
-            ttl=ttl,
-            confidence=confidence,
-            kind=kind,
-        )
-        return await drive_async(steps, self._store)
+        return await drive_async(self._core.put(request, response, said, fence=fence), self._store)
 
     async def get_or_compute(
         self,
@@ -629,11 +675,10 @@ class AsyncSemanticCache(_Base):
         kind: str | None = None,
     ) -> Answer:
         """Serve a stored response, or call the model and store what it says, as `SemanticCache.get_or_compute` does."""
+        request = as_request(request)
+        said = given(request, tags=tags, ttl=ttl, confidence=confidence, kind=kind)
         self._follow()
-        options = {"tags": tags, "ttl": ttl, "confidence": confidence, "kind": kind}
-        return await drive_async(
-            self._core.get_or_compute(as_request(request), call_model, options), self._store
-        )
+        return await drive_async(self._core.get_or_compute(request, call_model, said), self._store)
 
     async def feedback(
         self,
@@ -664,27 +709,28 @@ class AsyncSemanticCache(_Base):
         dry_run: bool = False,
     ) -> Invalidated:
         """Withdraw entries everywhere, as `SemanticCache.invalidate` does."""
-        bases = selection(
+        selection = select(
             entry_ids=entry_ids, tags=tags, model=model, model_version=model_version, segment=segment, subject=subject,
-            tenant=tenant, older_than=older_than, everything=everything,
+            tenant=tenant, older_than=older_than, everything=everything, dry_run=dry_run,
         )  # fmt: skip
         if dry_run:
-            now = self._core.server_now()
             matched = 0
-            async for entry in self.entries():
-                matched += matches(entry, bases, entry_ids, tenant, older_than, now)
-            return Invalidated(matched, tuple(bases), tuple(entry_ids), dry_run=True)
-        steps = self._core.invalidate(entry_ids=entry_ids, bases=bases, tenant=tenant, older_than=older_than)
-        return await drive_async(steps, self._store)
+            async for batch in self._store.scan():
+                matched += await drive_async(self._core.reached(selection, batch), self._store)
+            return Invalidated(matched, selection.bases, selection.entry_ids, dry_run=True)
+        return await drive_async(self._core.invalidate(selection), self._store)
 
     async def restore(self, entry_id: str) -> bool:
         """Bring a withdrawn entry back; False if there is nothing to bring back."""
-        done = await self._store.restore(self._core.known_id(entry_id), timeout=_READ_TIMEOUT)
-        self._core.local.drop(entry_id)
-        return done
+        return await drive_async(self._core.restore(entry_id), self._store)
 
     async def withdrawn(self, *, limit: int = 100) -> list[Tombstone]:
-        """List withdrawn entries, newest first."""
+        """List withdrawn entries, newest first.
+
+        Args:
+            limit: 1 to 100,000.
+        """
+        check_count("limit", limit, MAX_LISTED)
         return await self._store.tombstones(limit=limit, timeout=_READ_TIMEOUT)
 
     async def entries(self) -> AsyncIterator[Entry]:
@@ -695,36 +741,46 @@ class AsyncSemanticCache(_Base):
 
     async def get(self, entry_ids: Collection[str]) -> list[Entry | None]:
         """Return entries by name, whatever their state; for operators. Order as asked, None where there is none."""
-        names = [self._core.known_id(entry_id) for entry_id in entry_ids]
+        names = entry_names(entry_ids)
         return await self._store.get_many(names, timeout=_READ_TIMEOUT)
 
     async def versions(self) -> list[ModelVersion]:
         """List the model versions that have been stored, the one put last first."""
         return as_versions(await self._store.versions(timeout=_READ_TIMEOUT))
 
-    async def queue_refresh(self, entry_ids: Collection[str], *, why: str = "asked") -> None:
+    async def queue_refresh(self, entry_ids: Collection[str], *, why: str = "asked") -> int:
         """Ask for entries to be answered again by whoever works on the regeneration queue.
 
+        The queue holds an entry once, and 100,000 entries; what it has no room for is left out.
+
+        Args:
+            why: A word for whoever reads the queue.
+
+        Returns:
+            How many are new on the queue. Names under which nothing is stored aren't queued.
+
         Raises:
+            InvalidRequestError: One isn't the name of an entry.
             StoreUnavailableError: The store didn't acknowledge.
         """
-        await self._store.queue_refresh(
-            [self._core.known_id(i) for i in entry_ids], why, timeout=_READ_TIMEOUT
-        )
+        stale = stale_entries(entry_ids, why)
+        return await self._store.queue_refresh(stale, timeout=_READ_TIMEOUT) if stale else 0
 
     async def take_refreshes(self, consumer: str, *, count: int = 10, idle: float = 60.0) -> list[Refresh]:
         """Claim entries that were withdrawn or went stale, to answer them again.
 
         Args:
-            consumer: Name of this worker.
+            consumer: Name of this worker, 1 to 512 characters.
+            count: Most pieces of work, 1 to 1,000.
             idle: Seconds after which another worker's unfinished claim is taken over.
         """
+        check_taking(consumer, count, idle)
         return await self._store.take_refreshes(consumer, count=count, idle=idle, timeout=_READ_TIMEOUT)
 
     async def finish_refreshes(self, done: Collection[Refresh]) -> None:
-        """Take finished work off the regeneration queue."""
+        """Take finished work off the regeneration queue; what went bad again meanwhile is queued anew."""
         if done:
-            await self._store.finish_refreshes([work.ticket for work in done], timeout=_READ_TIMEOUT)
+            await self._store.finish_refreshes(check_works(done), timeout=_READ_TIMEOUT)
 
     async def sweep(self) -> Swept:
         """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
@@ -746,7 +802,11 @@ class AsyncSemanticCache(_Base):
         )
 
     async def close(self) -> None:
-        """Release threads and connections; the embedded server ends with its last user."""
+        """Release threads and connections; the embedded server ends with its last user.
+
+        After that, lookup, put and get_or_compute fail open as they do while a store is away
+        (``store_unavailable``), and what must be acknowledged raises `StoreUnavailableError`.
+        """
         import asyncio
 
         if self._closed:
@@ -754,7 +814,8 @@ class AsyncSemanticCache(_Base):
         if self._refreshes is not None:
             await self._refreshes.close()
         self._stop()
-        await self._store.close()
+        store, self._store = self._store, cast("AsyncStore", AsyncClosedStore())
+        await store.close()
         await asyncio.to_thread(self._close_rest)
 
     def _close_rest(self) -> None:

@@ -26,9 +26,10 @@ from semcache.cli_options import (
     size,
 )
 from semcache.errors import InvalidRequestError
+from semcache.reasons import FAILURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
@@ -113,6 +114,8 @@ def explain(
 ) -> None:
     """Say what a lookup would do and why: candidates, similarities, each rule's verdict. Serves nothing.
 
+    Ends with 1 if that can't be said, e.g. while the store is away.
+
     Only entries of the same scope are candidates: name model, tenant and segment as the application does.
     """
     if (prompt is None) == (request is None):
@@ -128,6 +131,10 @@ def explain(
         print_json(explanation)
     else:
         _print_explanation(console(), explanation)
+    reason = getattr(explanation.decision, "reason", None)
+    if reason in FAILURES and reason != "undecodable":  # that is an answer
+        print(f"semcache: nothing was looked up: {reason}; see semcache doctor", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _request(
@@ -199,7 +206,8 @@ def invalidate(
     subject: Annotated[str | None, typer.Option(help="All entries about a user or object.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's, or all of it.")] = None,
     older_than: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Only entries at least this old.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Only entries at least this old; by itself more than 0."),
     ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="All entries of the namespace.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count by a scan, withdraw nothing.")] = False,
@@ -226,8 +234,16 @@ def invalidate(
     elif done.matched is not None:
         print(f"withdrew {done.matched} entries (acknowledged: {done.durability})")
     else:
-        names = ", ".join(shown(name) for name in done.tags)
-        print(f"withdrew everything under {names} (acknowledged: {done.durability})")
+        print(f"withdrew {_scope_of(done.tags, tenant, older_than)} (acknowledged: {done.durability})")
+
+
+def _scope_of(bases: Sequence[str], tenant: str | None, older_than: float | None) -> str:
+    """Say in words what was withdrawn."""
+    named = [shown(base) for base in bases if base != "all"]
+    words = f"everything under {', '.join(named)}" if named else "everything"
+    if tenant is not None:
+        words += f" of tenant {shown(tenant)}" if tenant else " of the tenant without a name"
+    return words if not older_than else f"{words} from before the last {older_than:g} s"
 
 
 def _pairs(words: list[str] | None) -> dict[str, str] | None:
@@ -308,6 +324,10 @@ def restore(
     elif done:
         print(f"restored {entry_id}")
     else:
-        print(f"semcache: no withdrawn entry is called {entry_id}; see semcache withdrawn", file=sys.stderr)
+        print(
+            f"semcache: nothing to bring back under {entry_id}: it isn't withdrawn (see semcache withdrawn), or has "
+            "been ended since by an invalidation or by its ttl",
+            file=sys.stderr,
+        )
     if not done:
         raise typer.Exit(1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semcache.errors import InvalidRequestError
+from semcache.scope import nfc
 
 MAX_RATER = 1024
 
@@ -57,13 +58,18 @@ def principal_digest(rater: str | None) -> str:
     """Return the digest under which a rater is counted; anonymous raters are one person.
 
     Raises:
-        InvalidRequestError: The rater isn't text of 1 to 1,024 bytes.
+        InvalidRequestError: The rater isn't Unicode text of 1 to 1,024 bytes.
     """
     if rater is None:
         return "anonymous"
     if not isinstance(rater, str):
         raise InvalidRequestError(f"rater is {type(rater).__name__}, expected str")
-    data = rater.encode("utf-8", "surrogatepass")
+    try:
+        data = nfc(rater).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"rater has a lone surrogate at character {error.start}, expected Unicode text"
+        ) from error
     if not 0 < len(data) <= MAX_RATER:
         raise InvalidRequestError(f"rater has {len(data)} bytes, expected 1 to {MAX_RATER}")
     return hashlib.blake2b(data, digest_size=12).hexdigest()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from semcache.errors import ConfigurationError
 from semcache.freshness import same_answer
 
 Durability = Literal["memory", "local", "replicas"]
+MAX_SECONDS: Final = 1e10  # 317 years; what is meant to last longer has no limit (None)
+MAX_WAIT: Final = 86400.0  # seconds that a caller can be made to wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,8 @@ class Policy:
         feedback_window: Seconds in which they must have spoken.
         feedback_rate: Verdicts that one principal may give per `feedback_rate_window` seconds.
         lookup_id_ttl: Seconds for which a lookup id is accepted.
-        tombstone_ttl: Seconds for which a withdrawn entry can be listed and restored.
+        tombstone_ttl: Seconds for which a withdrawn entry can be listed and restored. What was computed before the
+            withdrawal is refused for at least `fence_ttl` seconds, also where this is less.
         fence_ttl: Seconds for which a fence is accepted by put.
         max_index_bytes: Memory of this process's index, bytes, from which the scopes idle for longest leave it; they
             are read from the store when they are asked for again. None for no bound.
@@ -132,8 +135,8 @@ class Policy:
         _number("max_temperature", self.max_temperature, 0.0, math.inf, none=True)
         for name in (
             "ttl",
+            "stale_while_revalidate",
             "empty_ttl",
-            "deadline",
             "local_bound",
             "breaker_reset",
             "feedback_window",
@@ -141,14 +144,26 @@ class Policy:
             "lookup_id_ttl",
             "tombstone_ttl",
             "fence_ttl",
-            "flight_timeout",
-            "flight_lease",
+            "sweep_every",
             "time_bound_ttl",
             "snapshot_every",
         ):
-            _number(name, getattr(self, name), 0.0, math.inf, none=name == "ttl")
+            _number(name, getattr(self, name), 0.0, MAX_SECONDS, none=name == "ttl")
+        for name in ("deadline", "flight_timeout", "flight_lease"):
+            _number(name, getattr(self, name), 0.0, MAX_WAIT)
+        if not isinstance(self.kinds, Mapping):
+            raise ConfigurationError(
+                f"Policy.kinds is {self.kinds!r:.60}, expected a mapping of kind to ttl in seconds"
+            )
         for kind, ttl in self.kinds.items():
-            _number(f"kinds[{kind!r}]", ttl, 0.0, math.inf, none=True)
+            if not isinstance(kind, str):
+                raise ConfigurationError(f"Policy.kinds has the key {kind!r:.60}, expected str")
+            _number(f"kinds[{kind!r}]", ttl, 0.0, MAX_SECONDS, none=True)
+        for name in ("guards", "store_tool_calls", "store_empty", "single_flight", "keep_requests"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigurationError(
+                    f"Policy.{name} is {getattr(self, name)!r:.60}, expected True or False"
+                )
         for name in ("max_unknown_share", "min_confidence", "unsure_ttl"):
             _number(name, getattr(self, name), 0.0, 1.0)
         _number("refresh_ahead", self.refresh_ahead, 0.0, 0.99, none=True)
@@ -170,18 +185,20 @@ class Policy:
             ("feedback_rate", 1),
             ("max_generations", 1000),
         ):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ConfigurationError(f"Policy.{name} is {value!r}, expected an int of {least} or more")
-        if self.max_index_bytes is not None and (
-            type(self.max_index_bytes) is not int or self.max_index_bytes < 1
-        ):
-            raise ConfigurationError(
-                f"Policy.max_index_bytes is {self.max_index_bytes!r}, expected an int of 1 or more, or None"
-            )
+            _whole(name, getattr(self, name), least)
+        for name, least in (("max_semantic_chars", 0), ("max_index_bytes", 1)):
+            _whole(name, getattr(self, name), least, none=True)
         _choice("durability", self.durability, ("memory", "local", "replicas"))
         _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))
         _choice("personal", self.personal, ("bypass", "share"))
+
+
+def _whole(name: str, value: object, least: int, *, none: bool = False) -> None:
+    if value is None and none:
+        return
+    if type(value) is not int or value < least:
+        expected = f"an int of {least} or more" + (", or None" if none else "")
+        raise ConfigurationError(f"Policy.{name} is {value!r}, expected {expected}")
 
 
 def _choice(name: str, value: object, words: tuple[str, ...]) -> None:

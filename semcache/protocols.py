@@ -402,15 +402,36 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Stale:
+    """An entry that ought to be answered again.
+
+    Attributes:
+        why: ``feedback``, ``feedback:match`` or ``invalidated`` (it was withdrawn just now), ``stale_tag`` or
+            ``expired`` (a lookup met it), ``asked``.
+        revision: The revision that is bad; None for whatever was stored when it was queued.
+    """
+
+    entry_id: str
+    why: str
+    revision: int | None = None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether it was withdrawn just now, so that work already in hand may have missed it."""
+        return self.why in ("feedback", "feedback:match", "invalidated")
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """One piece of work in the regeneration queue, claimed by this consumer.
 
     Attributes:
-        ticket: Names the piece of work, for `refreshed`.
+        ticket: Names the piece of work, for `finish_refreshes`.
         entry_id: The entry to be answered again.
-        why: ``feedback``, ``stale`` …
+        why: As in `Stale`; ``again`` where it went bad once more while it was worked on.
         queued_at: Seconds since the Unix epoch, the store's clock.
         tries: How often it was claimed, this time included.
+        revision: The revision that is bad; None for what was stored up to `queued_at`.
     """
 
     ticket: str
@@ -418,6 +439,7 @@ class Refresh:
     why: str
     queued_at: float
     tries: int
+    revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,7 +530,11 @@ class Store(Protocol):
         ...
 
     def restore(self, entry_id: str, *, timeout: float) -> bool:
-        """Bring a withdrawn entry back; False if there is nothing to bring back."""
+        """Bring a withdrawn entry back, with the fence and the age it had; several round trips.
+
+        Returns:
+            False if there is none, or what was invalidated since, its ttl or another epoch has ended it anyway.
+        """
         ...
 
     def feedback(self, mark: Mark, *, durability: str, timeout: float) -> FeedbackResult:
@@ -535,16 +561,19 @@ class Store(Protocol):
         """Return the namespace's root secret; the offer becomes it if there is none."""
         ...
 
-    def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
-        """Put entries on the regeneration queue."""
+    def queue_refresh(self, stale: Sequence[Stale], *, timeout: float) -> int:
+        """Put entries on the regeneration queue, one ticket each; returns how many are new there.
+
+        Names under which nothing is stored are left out, and so is what a full queue has no room for.
+        """
         ...
 
     def take_refreshes(self, consumer: str, *, count: int, idle: float, timeout: float) -> list[Refresh]:
         """Claim work: what nobody has, and what another consumer claimed `idle` seconds ago and didn't finish."""
         ...
 
-    def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
-        """Take finished work off the queue."""
+    def finish_refreshes(self, done: Sequence[Refresh], *, timeout: float) -> None:
+        """Take finished work off the queue; what went bad again meanwhile is queued anew."""
         ...
 
     def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
@@ -627,13 +656,13 @@ class AsyncStore(Protocol):
 
     async def secret(self, offer: bytes, *, timeout: float) -> bytes: ...
 
-    async def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None: ...
+    async def queue_refresh(self, stale: Sequence[Stale], *, timeout: float) -> int: ...
 
     async def take_refreshes(
         self, consumer: str, *, count: int, idle: float, timeout: float
     ) -> list[Refresh]: ...
 
-    async def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None: ...
+    async def finish_refreshes(self, done: Sequence[Refresh], *, timeout: float) -> None: ...
 
     async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]: ...
 

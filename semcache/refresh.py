@@ -44,7 +44,7 @@ def question_of(work: Refresh, entry: Entry | None) -> CacheRequest | str:
     """Return the request to ask again, or the outcome that says why not."""
     if entry is None:
         return "unknown"
-    if entry.state == "live" and entry.created_at > work.queued_at + TICKET_STEP:
+    if entry.state == "live" and _newer(entry, work):
         return "live"
     if not entry.request:
         return "unknown"
@@ -53,6 +53,13 @@ def question_of(work: Refresh, entry: Entry | None) -> CacheRequest | str:
     except UndecodableError:
         return "unknown"
     return replace(request, no_cache=True)
+
+
+def _newer(entry: Entry, work: Refresh) -> bool:
+    """Return whether an entry was put or restored since it was found bad; a revision is the store's clock in us."""
+    if work.revision is not None:
+        return entry.revision > work.revision
+    return entry.revision / 1e6 > work.queued_at + TICKET_STEP
 
 
 class Pace:

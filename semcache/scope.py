@@ -19,6 +19,7 @@ from semcache.types import CacheRequest, JsonValue
 
 _SEPARATOR = b"\x1f"
 _ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~]|%[0-9A-F]{2}){1,120}")
+MAX_TAG = 512  # characters
 _CUT = re.compile(r"%.?$")
 
 
@@ -33,6 +34,11 @@ def exact_text(text: str) -> str:
     return unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
+def nfc(text: str) -> str:
+    """Return a text in NFC, the form under which names are equal."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def canonical(value: JsonValue) -> JsonValue:
     """Return `value` in a form in which equal meanings are equal JSON.
 
@@ -45,7 +51,7 @@ def canonical(value: JsonValue) -> JsonValue:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
-        return value if value.isascii() else unicodedata.normalize("NFC", value)
+        return nfc(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidRequestError(f"{value!r} in the scope, expected a finite number")
@@ -56,7 +62,7 @@ def canonical(value: JsonValue) -> JsonValue:
             if not isinstance(key, str):
                 raise InvalidRequestError(f"key {key!r} in the scope, expected str")
             if member is not None:
-                pairs[key if key.isascii() else unicodedata.normalize("NFC", key)] = canonical(member)
+                pairs[nfc(key)] = canonical(member)
         return pairs
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [canonical(member) for member in value]
@@ -134,10 +140,20 @@ def split_entry_id(name: str) -> tuple[str, str, str]:
 
 def scope_generations(request: CacheRequest) -> tuple[str, ...]:
     """Return the names of the generations that every entry of the request's scope obeys."""
-    bases = [f"model:{request.model}", f"version:{request.model}/{request.model_version}"]
-    bases += [f"segment:{key}={value}" for key, value in sorted(request.segment.items())]
+    bases = [model_generation(request.model, None), model_generation(request.model, request.model_version)]
+    bases += [segment_generation(key, value) for key, value in sorted(request.segment.items())]
     mine = _part(request.tenant)
     return ("all", f"tenant:{mine}", *bases, *(f"{mine}|{base}" for base in bases))
+
+
+def model_generation(model: str, version: str | None) -> str:
+    """Return the name of the generation of a model, or of one of its versions."""
+    return f"model:{nfc(model)}" if version is None else f"version:{nfc(model)}/{nfc(version)}"
+
+
+def segment_generation(key: str, value: JsonValue) -> str:
+    """Return the name of the generation of one part of a segment."""
+    return f"segment:{nfc(key)}={canonical(value)}"
 
 
 def tag_generations(tenant: str, tags: Iterable[str]) -> tuple[str, ...]:
@@ -159,26 +175,58 @@ def raised_generations(bases: Iterable[str], tenant: str | None) -> tuple[str, .
 
 
 def given_tags(request: CacheRequest, tags: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags that are stored with an entry: the caller's and the subject's, sorted.
+    """Return the tags that are stored with an entry: the caller's and the subject's, in NFC, sorted.
 
     Raises:
         InvalidRequestError: A tag isn't text of 1 to 512 characters, or there are more than 64.
     """
-    if isinstance(tags, str):
-        raise InvalidRequestError(f"tags is the text {tags!r:.60}, expected a collection of texts")
-    found = set(tags)
+    if not tags and request.subject is None:
+        return ()
+    found = set(checked_tags(tags))
     if request.subject is not None:
-        found.add(f"subject:{request.subject}")
-    for tag in found:
-        if not isinstance(tag, str) or not 0 < len(tag) <= 512:
-            raise InvalidRequestError(f"tag {tag!r:.60}, expected text of 1 to 512 characters")
-        _bytes(tag)
+        found.add(checked_tag(f"subject:{request.subject}"))
     if len(found) > 64:
         raise InvalidRequestError(f"{len(found)} tags, expected at most 64")
     return tuple(sorted(found))
 
 
+def checked_tags(tags: Iterable[object]) -> tuple[str, ...]:
+    """Return tags in NFC, in the order given.
+
+    Raises:
+        InvalidRequestError: They aren't a collection of texts, or one isn't text of 1 to 512 characters.
+    """
+    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+        raise InvalidRequestError(f"tags is {tags!r:.60}, expected a collection of texts")
+    return tuple(dict.fromkeys(checked_tag(tag) for tag in tags))
+
+
+def checked_tag(tag: object) -> str:
+    """Return a tag in NFC.
+
+    Raises:
+        InvalidRequestError: It isn't Unicode text of 1 to 512 characters.
+    """
+    if not isinstance(tag, str) or not 0 < len(tag) <= MAX_TAG:
+        raise InvalidRequestError(f"tag {tag!r:.60}, expected text of 1 to {MAX_TAG} characters")
+    _bytes(tag)
+    return nfc(tag)
+
+
+def checked_name(what: str, value: object) -> str:
+    """Return a text that can be part of a key: what a tenant, model, kind or worker is called.
+
+    Raises:
+        InvalidRequestError: It isn't Unicode text of at most 512 characters.
+    """
+    if not isinstance(value, str) or len(value) > MAX_TAG:
+        raise InvalidRequestError(f"{what} is {value!r:.60}, expected text of at most {MAX_TAG} characters")
+    _bytes(value)
+    return value
+
+
 def _part(text: str) -> str:
+    text = nfc(text)
     encoded = quote(text, safe="-._~")
     if len(encoded) > 120:
         return _CUT.sub("", encoded[:80]) + "~" + hashlib.blake2b(_bytes(text), digest_size=8).hexdigest()

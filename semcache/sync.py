@@ -48,6 +48,7 @@ class Follower:
             at = yield from self._check_position(at)
             self._doubted = False
         yield from self._attach_late()
+        yield from self._queue_stale()
         changes: list[Change] = yield Ask("changes", (at.sequence,), {"count": BATCH, "block": BLOCK})
         if not changes:
             yield from self._check_position(at)
@@ -95,6 +96,15 @@ class Follower:
         while late:
             yield Ask("attach", (late[0],), {"timeout": 1.0})
             late.popleft()
+
+    def _queue_stale(self) -> Steps[None]:
+        """Queue for regeneration what lookups found stale."""
+        stale = self._core.stale
+        while stale:
+            batch = [stale[place] for place in range(min(len(stale), BATCH))]
+            yield Ask("queue_refresh", (batch,), {"timeout": 1.0})
+            for _ in batch:
+                stale.popleft()
 
     def _check_position(self, at: Position) -> Steps[Position]:
         # After a flush or a restore the stream starts again, and waiting on the old position returns nothing;

@@ -108,6 +108,16 @@ def test_a_usage_error_ends_with_2(arguments: list[str]) -> None:
         ["invalidate", "--redis", DEAD],
         ["restore", "m/1/00", "--redis", DEAD],
         ["stats", "--redis", "gopher://x"],
+        ["stats", "--redis", "redis://127.0.0.1:1/one"],
+        ["explain", "x", "--redis", "redis://127.0.0.1:1/0?db=one"],
+        ["invalidate", "--older-than", "inf", "--redis", DEAD],
+        ["invalidate", "--older-than", "nan", "--redis", DEAD],
+        ["invalidate", "--older-than", "0", "--redis", DEAD],
+        ["invalidate", "--tag", "", "--redis", DEAD],
+        ["invalidate", "--tag", "\udcff", "--redis", DEAD],
+        ["invalidate", "--tenant", "", "--redis", DEAD],
+        ["invalidate", "--model", "", "--redis", DEAD],
+        ["feedback", "x", "--verdict", "1", "--rater", "\udcff", "--redis", DEAD],
         ["explain", " ", "--redis", DEAD],
         ["explain", "--request", "nowhere.json", "--redis", DEAD],
         ["feedback", "nonsense", "--verdict", "-1", "--redis", DEAD],
@@ -115,7 +125,7 @@ def test_a_usage_error_ends_with_2(arguments: list[str]) -> None:
         ["demo", "--queries", "nowhere.txt"],
         ["demo", "--base-url", "ftp://h/v1", "--model", "m"],
     ],
-    ids=" ".join,
+    ids=lambda words: ascii(" ".join(words)),
 )
 def test_an_error_of_ours_is_one_line(arguments: list[str]) -> None:
     said = run(*arguments, expect=1).stderr
@@ -152,6 +162,15 @@ def test_explain_shows_candidates_and_rules(cache: SemanticCache, where: tuple[s
     assert "none in this scope" in run("explain", "How do I copy a file?", "--model", "other", *where).stdout
 
 
+def test_explain_fails_where_nothing_can_be_looked_up(redis_url: str) -> None:
+    said = run("explain", "x", "--redis", DEAD, expect=1)
+    number = run("explain", "x", "--redis", f"{redis_url}?db=4711", expect=1)
+
+    assert "store_unavailable" in said.stdout
+    assert said.stderr == "semcache: nothing was looked up: store_unavailable; see semcache doctor\n"
+    assert "the store has no database of that number" in " ".join(number.stdout.split())
+
+
 def test_explain_takes_a_whole_request(cache: SemanticCache, where: tuple[str, ...], tmp_path: Path) -> None:
     fields = {"prompt": "How do I send an email?", "model": "m", "model_version": "2"}
     file = tmp_path / "request.json"
@@ -175,6 +194,23 @@ def test_invalidate_counts_first_and_then_withdraws(cache: SemanticCache, where:
     assert run_json("stats", *where)["models"] == {"m": 1}
 
 
+def test_what_was_withdrawn_is_said_in_words(cache: SemanticCache, where: tuple[str, ...]) -> None:
+    said = [
+        run("invalidate", *words, *where).stdout
+        for words in (
+            ["--tenant", "acme"],
+            ["--tag", "a", "--tag", "b", "--tenant", ""],
+            ["--model", "m", "--older-than", "60"],
+        )
+    ]
+
+    assert [line.split(" (")[0] for line in said] == [
+        "withdrew everything of tenant acme",
+        "withdrew everything under tag:a, tag:b of the tenant without a name",
+        "withdrew everything under model:m from before the last 60 s",
+    ]
+
+
 def test_everything_is_withdrawn_only_after_a_yes(cache: SemanticCache, where: tuple[str, ...]) -> None:
     run("invalidate", "--everything", *where, expect=1, stdin="n\n")
     assert run_json("stats", *where)["live"] == 2
@@ -196,7 +232,7 @@ def test_a_withdrawn_entry_is_listed_and_restored(cache: SemanticCache, where: t
     assert f"restored {name}" in run("restore", name, *where).stdout
     assert run_json("withdrawn", *where) == []
     unknown = name[:-4] + "0000"
-    assert f"no withdrawn entry is called {unknown}" in run("restore", unknown, *where, expect=1).stderr
+    assert f"nothing to bring back under {unknown}" in run("restore", unknown, *where, expect=1).stderr
 
 
 def test_three_raters_withdraw_an_entry(cache: SemanticCache, where: tuple[str, ...]) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from semcache import scope
 from semcache.errors import (
     InvalidRequestError,
 )
+from semcache.policy import MAX_SECONDS
+from semcache.protocols import Refresh, Stale
 from semcache.types import (
     CacheRequest,
-    Entry,
+    Fence,
     ModelVersion,
     Response,
+    check_confidence,
 )
+
+MAX_LISTED = 100_000
+MAX_TAKEN = 1_000
+_EXACT = 2**53  # whole numbers that a script of the store can tell apart
 
 
 def as_request(request: CacheRequest | str) -> CacheRequest:
@@ -54,90 +61,146 @@ def _plain(part: str) -> str:
     return "" if part == "~" else unquote(part)
 
 
-def selection(
+class Given(NamedTuple):
+    """What a caller says of an answer besides the answer.
+
+    Attributes:
+        tags: In NFC, sorted, the subject's among them.
+    """
+
+    tags: tuple[str, ...]
+    ttl: float | None
+    confidence: float | None
+    kind: str | None
+
+
+def given(
+    request: CacheRequest,
     *,
-    entry_ids: Collection[str],
     tags: Collection[str],
-    model: str | None,
-    model_version: str | None,
-    segment: Mapping[str, str] | None,
-    subject: str | None,
-    tenant: str | None,
-    older_than: float | None,
-    everything: bool,
-) -> list[str]:
-    """Return the generations that an invalidation names; empty if it names entries.
+    ttl: float | None,
+    confidence: float | None,
+    kind: str | None,
+) -> Given:
+    """Check what is said of an answer; before the model is asked for it.
 
     Raises:
-        InvalidRequestError: Nothing was named, or two kinds of selector at once.
+        InvalidRequestError: Something in it can't be meant.
     """
-    for name, value in (("entry_ids", entry_ids), ("tags", tags)):
-        if isinstance(value, str):
-            raise InvalidRequestError(f"{name} is the text {value!r:.60}, expected a collection of texts")
-    bases: list[str] = []
-    kinds = 0
-    if entry_ids:
-        kinds += 1
-        for entry_id in entry_ids:
-            scope.split_entry_id(entry_id)
-        if older_than is not None or tenant is not None:
-            raise InvalidRequestError("entry_ids name entries; give neither older_than nor tenant with them")
-    if tags:
-        kinds += 1
-        bases += [f"tag:{tag}" for tag in tags]
-    if model_version is not None and model is None:
-        raise InvalidRequestError("model_version without model; name the model too")
-    if model is not None:
-        kinds += 1
-        bases.append(f"model:{model}" if model_version is None else f"version:{model}/{model_version}")
-    if segment:
-        kinds += 1
-        bases += [f"segment:{key}={value}" for key, value in segment.items()]
-    if subject is not None:
-        kinds += 1
-        bases.append(f"tag:subject:{subject}")
-    if everything or (not kinds and (tenant is not None or older_than is not None)):
-        kinds += 1
-        bases.append("all")
-    _check_older(older_than)
-    if kinds != 1:
-        found = "nothing" if not kinds else "several kinds of selector at once"
-        raise InvalidRequestError(
-            f"invalidate was given {found}, expected one of entry_ids, tags, model (with model_version), segment, "
-            "subject, tenant, older_than or everything=True"
-        )
-    return bases
+    check_confidence(confidence)
+    check_seconds("ttl", ttl, none=True)
+    for name in (kind, request.kind):
+        if name is not None:
+            scope.checked_name("kind", name)
+    return Given(scope.given_tags(request, tags), ttl, confidence, kind or request.kind)
 
 
-def _check_older(older_than: float | None) -> None:
-    if older_than is not None and not (isinstance(older_than, int | float) and older_than >= 0):
-        raise InvalidRequestError(f"older_than is {older_than!r}, expected seconds, 0 or more")
+def check_fence(fence: Fence | None) -> None:
+    """Raise unless a fence can have come from a lookup.
 
-
-def check_ttl(ttl: float | None) -> None:
-    if ttl is not None and (
-        isinstance(ttl, bool) or not isinstance(ttl, int | float) or not ttl >= 0 or math.isinf(ttl)
+    Raises:
+        InvalidRequestError: It isn't a fence, or holds what no store says.
+    """
+    if fence is None:
+        return
+    if not isinstance(fence, Fence):
+        raise InvalidRequestError(f"fence is {type(fence).__name__}, expected the fence of a Miss, or None")
+    if (
+        not isinstance(fence.epoch, str)
+        or not fence.epoch
+        or not fence.epoch.isascii()
+        or len(fence.epoch) > 64
     ):
-        raise InvalidRequestError(f"ttl is {ttl!r}, expected a finite number of seconds, 0 or more, or None")
+        raise InvalidRequestError(f"fence has the epoch {fence.epoch!r:.60}, expected a store's, from a Miss")
+    if type(fence.time_us) is not int or not 0 < fence.time_us < _EXACT:
+        raise InvalidRequestError(
+            f"fence has the time {fence.time_us!r:.60}, expected whole microseconds of the store's clock, from a Miss"
+        )
 
 
-def matches(
-    entry: Entry,
-    bases: Sequence[str],
-    entry_ids: Collection[str],
-    tenant: str | None,
-    older_than: float | None,
-    now: float,
-) -> bool:
-    """Return whether an invalidation would reach this entry.
+def check_seconds(name: str, value: object, *, none: bool = False) -> None:
+    """Raise unless a value is a number of seconds.
 
     Args:
-        now: The store's clock, seconds since the Unix epoch.
+        none: Whether None may stand for no limit.
+
+    Raises:
+        InvalidRequestError: It isn't, or no clock would live to see it.
     """
-    if entry.state != "live":
-        return False
-    if entry_ids:
-        return entry.entry_id in entry_ids
-    if older_than is not None and entry.fence.time_us / 1e6 > now - older_than:
-        return False
-    return not set(scope.raised_generations(bases, tenant)).isdisjoint(entry.obeys)
+    if value is None and none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SECONDS:
+        expected = f"a finite number of seconds from 0 to {MAX_SECONDS:.0e}" + (", or None" if none else "")
+        raise InvalidRequestError(f"{name} is {value!r:.60}, expected {expected}")
+
+
+def check_count(name: str, value: object, most: int) -> int:
+    """Return a number of things.
+
+    Raises:
+        InvalidRequestError: It isn't a whole number of 1 to `most`.
+    """
+    if type(value) is not int or not 1 <= value <= most:
+        raise InvalidRequestError(f"{name} is {value!r:.60}, expected a whole number from 1 to {most}")
+    return value
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise unless a value is True or False: what is merely truthy may be a mistake.
+
+    Raises:
+        InvalidRequestError: It is neither.
+    """
+    if not isinstance(value, bool):
+        raise InvalidRequestError(f"{name} is {value!r:.60}, expected True or False")
+
+
+def entry_names(entry_ids: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of entries, in the order given.
+
+    Raises:
+        InvalidRequestError: They aren't a collection of texts, or one isn't the name of an entry.
+    """
+    if isinstance(entry_ids, str | bytes) or not isinstance(entry_ids, Iterable):
+        raise InvalidRequestError(f"entry_ids is {entry_ids!r:.60}, expected a collection of texts")
+    names = tuple(entry_ids)
+    for name in names:
+        scope.split_entry_id(name)
+    return names
+
+
+def stale_entries(entry_ids: Collection[str], why: str) -> list[Stale]:
+    """Return what to queue for regeneration, each entry once.
+
+    Raises:
+        InvalidRequestError: One isn't the name of an entry, or `why` isn't a short text.
+    """
+    scope.checked_name("why", why)
+    return [Stale(name, why) for name in dict.fromkeys(entry_names(entry_ids))]
+
+
+def check_taking(consumer: object, count: object, idle: object) -> None:
+    """Raise unless a worker's wish can be granted.
+
+    Raises:
+        InvalidRequestError: The name isn't text, or a number is out of range.
+    """
+    if not scope.checked_name("consumer", consumer):
+        raise InvalidRequestError("consumer is empty, expected the name of this worker")
+    check_count("count", count, MAX_TAKEN)
+    check_seconds("idle", idle)
+
+
+def check_works(done: Iterable[Refresh]) -> list[Refresh]:
+    """Return finished pieces of work.
+
+    Raises:
+        InvalidRequestError: One isn't what `take_refreshes` gave.
+    """
+    works = list(done)
+    for work in works:
+        if not isinstance(work, Refresh):
+            raise InvalidRequestError(
+                f"found {work!r:.60} as work that is done, expected what take_refreshes gave"
+            )
+    return works

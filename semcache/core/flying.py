@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from semcache import admission, scope
-from semcache.core.arguments import as_response
+from semcache.core.arguments import Given, as_response
 from semcache.core.leading import Cleared
 from semcache.core.refreshing import Refreshing
 from semcache.errors import (
@@ -34,7 +34,7 @@ class Flying(Refreshing):
         self,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
     ) -> Steps[Answer]:
         """Serve, or call the model once for all who ask the same now."""
         if (
@@ -42,16 +42,16 @@ class Flying(Refreshing):
             or admission.bypass(request, self.policy) is not None
             or request.no_cache
         ):
-            return (yield from self._lead(request, call_model, options))
+            return (yield from self._lead(request, call_model, given))
         admission.check_prompt(request.prompt)
         hit = self.serve_local(request)
         if hit is not None:
-            return self._served(request, call_model, options, hit)
+            return self._served(request, call_model, given, hit)
         key = yield from self._flight_key(request)
         for _ in range(2):
             flight, leads = self.flights.join(key)
             if leads:
-                return (yield from self._fly(flight, request, call_model, options))
+                return (yield from self._fly(flight, request, call_model, given))
             try:
                 answer: Answer | None = yield Board(flight, self.policy.flight_timeout)
             except TimeoutError:
@@ -60,7 +60,7 @@ class Flying(Refreshing):
                 self.metrics.count("waited", "waited")
                 return replace(answer, stored=None, shared=answer.put, waited=True)
         # Two leaders failed, or one takes too long: ask for ourselves, so that nobody queues behind a failing model.
-        return (yield from self._lead(request, call_model, options))
+        return (yield from self._lead(request, call_model, given))
 
     def _flight_key(self, request: CacheRequest) -> Steps[str]:
         """Return what equal requests share; also while the store, and with it the secret, is away."""
@@ -84,10 +84,10 @@ class Flying(Refreshing):
         flight: Flight,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
     ) -> Steps[Answer]:
         try:
-            answer = yield from self._lead(request, call_model, options, alone=False)
+            answer = yield from self._lead(request, call_model, given, alone=False)
         except BaseException:
             self.flights.done(flight)
             flight.fail()
@@ -100,7 +100,7 @@ class Flying(Refreshing):
         self,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
         *,
         alone: bool = True,
     ) -> Steps[Answer]:
@@ -111,26 +111,26 @@ class Flying(Refreshing):
         """
         hit = self.serve_local(request)
         if hit is not None:
-            return self._served(request, call_model, options, hit)
+            return self._served(request, call_model, given, hit)
         look = self._look(request)
         cleared = Cleared((yield from self._lookup(look)))
         took = self.clock() - look.started
         if not alone and not request.only_if_cached:
-            cleared = yield from self.clear(look, cleared.decision, options.get("tags", ()))
+            cleared = yield from self.clear(look, cleared.decision, given.tags)
         decision = cleared.decision
         if cleared.waited and isinstance(decision, Hit):
             self.metrics.count("waited", "waited")
             return Answer(decision.response, decision, waited=True)
         self._count(decision, took)
         if isinstance(decision, Hit):
-            return self._served(request, call_model, options, decision)
+            return self._served(request, call_model, given, decision)
         if request.only_if_cached:
             raise OnlyIfCachedError(
                 f"nothing stored may be served ({decision.reason}), and only_if_cached was asked for"
             )
         answer: Answer | None = None
         try:
-            answer = yield from self._compute(request, call_model, options, decision, cleared.lease)
+            answer = yield from self._compute(request, call_model, given, decision, cleared.lease)
         finally:
             if cleared.lease is not None and self.keeper is not None:
                 self.keeper.give_back(cleared.lease, unshared=answer is not None)
@@ -140,24 +140,24 @@ class Flying(Refreshing):
         self,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
         hit: Hit,
     ) -> Answer:
         if hit.stale or self.policy.refresh_ahead is not None:
-            self.refresh_behind(request, call_model, options, hit)
+            self.refresh_behind(request, call_model, given, hit)
         return Answer(hit.response, hit)
 
     def _compute(
         self,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
         decision: Miss,
         lease: Lease | None,
     ) -> Steps[Answer]:
         started = self.clock()
-        given = yield CallModel(call_model, request)
-        response = as_response(given)
+        said = yield CallModel(call_model, request)
+        response = as_response(said)
         if response.latency_ms is None:
             response = replace(response, latency_ms=round((self.clock() - started) * 1000, 3))
         self.metrics.took("model", self.clock() - started)
@@ -168,8 +168,6 @@ class Flying(Refreshing):
             return Answer(response, decision, Stored(outcome))
         old = yield from self.replaced(request, decision)
         stored = yield from self.put(
-            request, response, fence=decision.fence, tags=options.get("tags", ()), ttl=options.get("ttl"),
-            confidence=options.get("confidence"), kind=options.get("kind"), lease=lease,
-            stretch=self.stretch(old, response),
-        )  # fmt: skip
+            request, response, given, fence=decision.fence, lease=lease, stretch=self.stretch(old, response)
+        )
         return Answer(response, decision, stored)

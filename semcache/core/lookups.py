@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from semcache import admission, scope
 from semcache.core.rows import Rows
 from semcache.core.state import Identity, Look
-from semcache.decision import Clock, Verdict, decide, flip, freshness, state_finding, tightened
+from semcache.decision import Clock, Verdict, decide, flip, freshness, liveness, state_finding, tightened
 from semcache.errors import (
     EncoderError,
     StoreUnavailableError,
@@ -100,7 +100,10 @@ class Lookups(Rows):
         identity = look.identity = yield from self._identify(request, look.left)
         if not self.fingerprint:
             yield Compute(self.meet_encoder)
-        serial, read_at = self.local.serial, self.clock()
+        if self.followed is None and self.has_follower and self.starting is None:
+            # Once, so that the follower tells of what is withdrawn after this read.
+            yield from self._note_position(look)
+        serial, read_at = self._serial(), self.clock()
         if request.no_cache:
             view = yield from self._read(look, (), None)
             return Miss("bypass:no_cache", look.fence)
@@ -116,7 +119,7 @@ class Lookups(Rows):
         renewed = yield from self._identify(request, look.left)
         if renewed is not identity:  # the store had lost its memory, and has another secret now
             identity = look.identity = renewed
-            serial, read_at = self.local.serial, self.clock()
+            serial, read_at = self._serial(), self.clock()
             view = yield from self._read(look, (identity.entry_id,), None)
         exact, decision = yield from self._exact(look, identity, view, read_at, serial)
         if exact is not None:
@@ -133,6 +136,10 @@ class Lookups(Rows):
         ):
             return replace(decision, best_similarity=found.best_similarity)
         return found
+
+    def _serial(self) -> int:
+        """Return what a copy of an entry that is read now is kept under; -1, never, until withdrawals are heard of."""
+        return self.local.serial if self.followed is not None or not self.has_follower else -1
 
     def _clock_for(
         self, look: Look, view: View, entries: Iterable[Entry]
@@ -181,6 +188,13 @@ class Lookups(Rows):
         )  # fmt: skip
         if look.report is not None:
             look.report.append(verdict)
+        if look.report is None and (
+            verdict.stale
+            or verdict.reason == "expired"
+            # By its own tags. What a whole model, tenant or segment lost isn't wanted back.
+            or (verdict.reason == "stale_tag" and liveness(entry, clock, identity.generations) is None)
+        ):
+            self.met_stale(entry, verdict.reason or "expired")
         if verdict.reason is not None:
             return None, self._miss(verdict, look)
         if self.clock() - read_at > self.policy.local_bound > 0:
@@ -303,6 +317,8 @@ class Lookups(Rows):
             look.report += verdicts
         winner = next((v for v in verdicts if v.reason is None), None)
         if winner is not None:
+            if winner.stale and look.report is None:
+                self.met_stale(winner.candidate.entry, "expired")
             return self._hit(
                 look.request, identity, winner, "semantic", clock.now_us / 1e6, "store", look.fence
             )

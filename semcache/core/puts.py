@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from semcache import admission, scope
 from semcache.codec import encode_embedding
-from semcache.core.arguments import check_ttl
+from semcache.core.arguments import Given
 from semcache.core.rows import Rows
 from semcache.core.state import Identity, Look
 from semcache.errors import (
@@ -25,7 +24,6 @@ from semcache.types import (
     LookupToken,
     Response,
     Stored,
-    check_confidence,
 )
 
 
@@ -36,23 +34,15 @@ class Puts(Rows):
         self,
         request: CacheRequest,
         response: Response,
+        given: Given,
         *,
         fence: Fence | None,
-        tags: Collection[str],
-        ttl: float | None,
-        confidence: float | None,
-        kind: str | None,
         lease: Lease | None = None,
         stretch: float = 1.0,
     ) -> Steps[Stored]:
         """Store, count, never raise for the store's or the encoder's sake."""
-        check_confidence(confidence)
-        check_ttl(ttl)
-        given = scope.given_tags(request, tags)
         look = self._look(request)
-        stored = yield from self._put(
-            look, response, fence, given, ttl, confidence, kind or request.kind, lease, stretch
-        )
+        stored = yield from self._put(look, response, fence, given, lease, stretch)
         self.metrics.count("stored", stored.outcome)
         self.metrics.took("put", self.clock() - look.started)
         return stored
@@ -62,25 +52,23 @@ class Puts(Rows):
         look: Look,
         response: Response,
         fence: Fence | None,
-        tags: tuple[str, ...],
-        ttl: float | None,
-        confidence: float | None,
-        kind: str | None,
+        given: Given,
         lease: Lease | None,
         stretch: float,
     ) -> Steps[Stored]:
         request, policy = look.request, self.policy
         if admission.bypass(request, policy) is not None:
             return Stored("policy")
-        data = admission.storable(request, response, policy, confidence)
+        data = admission.storable(request, response, policy, given.confidence)
         if isinstance(data, str):
             return Stored(data)
-        sure = response.confidence if confidence is None else confidence
+        sure = response.confidence if given.confidence is None else given.confidence
         ttl = admission.ttl_of(
-            request, response, policy, kind=kind, ttl=ttl, confidence=sure, stretch=stretch
+            request, response, policy, kind=given.kind, ttl=given.ttl, confidence=sure, stretch=stretch
         )
         if ttl == 0:
             return Stored("no_store")
+        given = given._replace(ttl=ttl, confidence=sure)
         if not self.breaker.admits():
             return Stored("breaker_open")
         try:
@@ -103,17 +91,13 @@ class Puts(Rows):
             identity = look.identity = yield from self._identify(request, look.left)
             if not self.epoch:
                 yield from self._read(look, (), None)
-            draft = self._draft(
-                identity, request, data, fence, tags, ttl, sure, kind, embedding, lease, stretch
-            )
+            draft = self._draft(identity, request, data, fence, given, embedding, lease, stretch)
             reply = yield from self._send(identity, draft, embedding)
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
                 yield from self._read(look, (), None)
                 identity = look.identity = yield from self._identify(request, look.left)
-                draft = self._draft(
-                    identity, request, data, fence, tags, ttl, sure, kind, embedding, lease, stretch
-                )
+                draft = self._draft(identity, request, data, fence, given, embedding, lease, stretch)
                 reply = yield from self._send(identity, draft, embedding)
         except (StoreUnavailableError, TimeoutError) as error:
             reason = self._failure(error, look)
@@ -167,15 +151,12 @@ class Puts(Rows):
         request: CacheRequest,
         data: bytes,
         fence: Fence | None,
-        tags: tuple[str, ...],
-        ttl: float | None,
-        confidence: float | None,
-        kind: str | None,
+        given: Given,
         embedding: Embedding | None,
         lease: Lease | None,
         stretch: float,
     ) -> Draft:
-        ttl = self._jittered(ttl, identity.digest)
+        ttl = self._jittered(given.ttl, identity.digest)
         keep = None if ttl is None else ttl + self.policy.stale_while_revalidate
         now = self.server_now()
         shared = None
@@ -188,16 +169,16 @@ class Puts(Rows):
             scope=identity.scope,
             prompt=identity.text,
             response=data,
-            tags=tags,
-            all_tags=(*identity.generations, *scope.tag_generations(request.tenant, tags)),
+            tags=given.tags,
+            all_tags=(*identity.generations, *scope.tag_generations(request.tenant, given.tags)),
             epoch=self.epoch if fence is None else fence.epoch,
             fence_us=None if fence is None else fence.time_us,
             ttl=ttl,
             keep=keep,
             now=now,
             expires_at=None if keep is None else now + keep,
-            confidence=confidence,
-            kind=kind,
+            confidence=given.confidence,
+            kind=given.kind,
             embedding=None if embedding is None else encode_embedding(embedding),
             fingerprint=self.fingerprint if embedding is not None else "",
             shared_embedding=shared,

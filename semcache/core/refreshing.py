@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 from semcache import scope, secrets
-from semcache.core.arguments import as_response
+from semcache.core.arguments import Given, as_response
 from semcache.core.leading import Leading
 from semcache.core.puts import Puts
 from semcache.core.state import Look
@@ -32,7 +32,7 @@ class Refreshing(Leading, Puts):
         self,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
         hit: Hit,
     ) -> None:
         """Begin to refresh what a hit was served from, if it is stale or the moment has come."""
@@ -51,7 +51,7 @@ class Refreshing(Leading, Puts):
             (self.server_now() - hit.age + MARGIN) * 1e6
         )  # an entry that is younger than this is another one
         refusal = self.refreshes.start(
-            identity.entry_id, lambda: self._refresh(request, call_model, options, served_us)
+            identity.entry_id, lambda: self._refresh(request, call_model, given, served_us)
         )
         if refusal == "full":
             self.metrics.count("refreshes", "full")
@@ -60,12 +60,12 @@ class Refreshing(Leading, Puts):
         self,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
         served_us: int,
     ) -> Steps[None]:
         outcome = "cancelled"
         try:
-            outcome = yield from self._answer_again(request, call_model, options, served_us)
+            outcome = yield from self._answer_again(request, call_model, given, served_us)
         except Exception as error:  # noqa: BLE001 - the model is the caller's, and nobody waits for what it raises
             outcome = "failed"
             log.info("an entry wasn't refreshed: %s", type(error).__name__)
@@ -76,12 +76,12 @@ class Refreshing(Leading, Puts):
         self,
         request: CacheRequest,
         call_model: Callable[[CacheRequest], Any],
-        options: Mapping[str, Any],
+        given: Given,
         served_us: int,
     ) -> Steps[str]:
         """Call the model and store what it says, unless another process does; returns what came of it."""
         look = self._look(request)
-        lease, fence = yield from self._claim_refresh(look, options.get("tags", ()), served_us)
+        lease, fence = yield from self._claim_refresh(look, given.tags, served_us)
         if fence is None:
             return "elsewhere"
         stored = None
@@ -93,12 +93,13 @@ class Refreshing(Leading, Puts):
             if response.latency_ms is None:
                 response = replace(response, latency_ms=round((self.clock() - started) * 1000, 3))
             self.metrics.took("refresh", self.clock() - started)
-            tags = dict.fromkeys((*options.get("tags", ()), *own_tags(old)))
-            kind = options.get("kind") or request.kind or (old.kind if old is not None else None)
+            given = given._replace(
+                tags=scope.given_tags(request, (*given.tags, *own_tags(old))),
+                kind=given.kind or (old.kind if old is not None else None),
+            )
             stored = yield from self.put(
-                request, response, fence=fence, tags=tuple(tags), ttl=options.get("ttl"),
-                confidence=options.get("confidence"), kind=kind, lease=lease, stretch=self.stretch(old, response),
-            )  # fmt: skip
+                request, response, given, fence=fence, lease=lease, stretch=self.stretch(old, response)
+            )
         finally:
             if lease is not None and self.keeper is not None:
                 self.keeper.give_back(lease, unshared=False)

@@ -41,10 +41,7 @@ class Rows(State):
                 if self.index is not None:
                     self.index.drop_scope(old)
         try:
-            if self.followed is None:
-                position = yield self._ask("position", timeout=look.left())
-                with self.lock:
-                    self.followed = self.followed or position
+            yield from self._note_position(look)
             members = yield self._ask("members", scope_id, self.fingerprint, timeout=look.left())
             if members:
                 # Rows are hints worth having for later lookups too: the model shouldn't pay for a slow start.
@@ -60,6 +57,13 @@ class Rows(State):
             if scope_id in self.loaded:
                 self.loads += 1
                 self.loaded[scope_id] = self.loads
+
+    def _note_position(self, look: Look) -> Steps[None]:
+        """Note where the change log stands, before anything is read that it may speak of later."""
+        if self.followed is None:
+            position = yield self._ask("position", timeout=look.left())
+            with self.lock:
+                self.followed = self.followed or position
 
     def add_rows(
         self, scope_id: str, members: Sequence[tuple[str, float | None]], blobs: Sequence[bytes | None]

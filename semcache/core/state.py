@@ -26,11 +26,12 @@ from semcache.flights import Flights
 from semcache.local import LocalCopies
 from semcache.metrics import Metrics
 from semcache.policy import Policy
-from semcache.protocols import LateEmbedding, Matcher, Position, Verifier, View
+from semcache.protocols import LateEmbedding, Matcher, Position, Stale, Verifier, View
 from semcache.steps import Ask, Steps
 from semcache.types import (
     CacheRequest,
     Embedding,
+    Entry,
     Fence,
     Match,
 )
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 MAX_MIRROR = 100_000
 MAX_RECENT = 2_000
 MAX_PLAIN = 10_000
+MAX_MET = 10_000
+QUEUED_FOR = 600.0  # seconds for which a process doesn't queue an entry that it has queued
 WITHDRAWAL_TIMEOUT = 5.0  # seconds; a withdrawal is worth waiting for
 
 
@@ -97,6 +100,7 @@ class State:
         self._make_matcher = matcher
         self._matcher: Matcher | None = None
         self.fingerprint = ""
+        self.has_follower = False  # whether something reads the change log for this core
         self.verifier = verifier
         self.encoder = encoder
         self.metrics = Metrics()
@@ -124,6 +128,10 @@ class State:
         self.own = OwnPuts()
         self.starting: Future[None] | None = None if self.snapshots is None else Future()
         self.late: deque[LateEmbedding] = deque(maxlen=10_000)  # embeddings to be written by the follower
+        self.met: OrderedDict[str, float] = (
+            OrderedDict()
+        )  # stale entry → monotonic clock of its next queueing
+        self.stale: deque[Stale] = deque(maxlen=10_000)  # stale entries to be queued by the follower
         self.encoded = False  # whether the encoder has answered in this process
         self.followed: Position | None = None  # in the log, before the first rows were read
         self.recent: OrderedDict[tuple[str, str], None] = OrderedDict()  # withdrawals, to be said again
@@ -139,6 +147,11 @@ class State:
         self._secrets = None if self._given_secret is None else secrets.derive(self._given_secret)
         self._agreed = self._given_secret is not None  # whether the secret is the store's, as far as is known
         self._embeddings: Any = None
+
+    @property
+    def keep(self) -> float:
+        """Seconds that a withdrawal is remembered: no answer with an older fence may come after that."""
+        return max(self.policy.tombstone_ttl, self.policy.fence_ttl)
 
     def meet_encoder(self) -> None:
         """Learn the encoder's fingerprint and make the matcher that goes with it; may load the model."""
@@ -286,6 +299,18 @@ class State:
         except (StoreUnavailableError, TimeoutError):
             self.metrics.count("failures", "set_aside")
 
+    def met_stale(self, entry: Entry, why: str) -> None:
+        """Note that somebody asked for what is stale: the follower puts it on the regeneration queue."""
+        now = self.clock()
+        with self.lock:
+            if not self.has_follower or self.met.get(entry.entry_id, now) > now:
+                return
+            self.met[entry.entry_id] = now + QUEUED_FOR
+            self.met.move_to_end(entry.entry_id)
+            while len(self.met) > MAX_MET:
+                self.met.popitem(last=False)
+            self.stale.append(Stale(entry.entry_id, why, entry.revision))
+
     def withdrew(self, ids: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         """Remember withdrawals, this process's and others', in case the store forgets them."""
         with self.lock:
@@ -339,7 +364,7 @@ class State:
             yield self._ask("raise_generations", names, before=0.0, **options)
         for first in range(0, len(ids), 100):
             chunk = ids[first : first + 100]
-            yield self._ask("withdraw", chunk, "asserted again", keep=self.policy.tombstone_ttl, **options)
+            yield self._ask("withdraw", chunk, "asserted again", keep=self.keep, **options)
         self.went_back = False
 
     def server_now(self) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from semcache import scope, secrets
+from semcache.core.selectors import Selection
 from semcache.core.state import WITHDRAWAL_TIMEOUT, State
+from semcache.decision import Clock
 from semcache.errors import (
     InvalidRequestError,
     RateLimitedError,
@@ -14,10 +16,11 @@ from semcache.errors import (
     UnknownLookupError,
 )
 from semcache.feedback import check_verdict, principal_digest
-from semcache.protocols import Mark
+from semcache.protocols import Mark, Stale, View
 from semcache.steps import Steps
 from semcache.types import (
     About,
+    Entry,
     FeedbackResult,
     Invalidated,
 )
@@ -25,34 +28,21 @@ from semcache.types import (
     Verdict as Vote,
 )
 
+CHUNK = 1_000  # entries withdrawn by name in one round trip
+SCAN_TIMEOUT = 10.0  # seconds, for an operator's scan
+
 
 class Withdrawals(State):
     """Steps of feedback and invalidation."""
 
-    def invalidate(
-        self,
-        *,
-        entry_ids: Collection[str],
-        bases: Sequence[str],
-        tenant: str | None,
-        older_than: float | None,
-    ) -> Steps[Invalidated]:
+    def invalidate(self, selection: Selection) -> Steps[Invalidated]:
         """Withdraw entries by name, or raise generations; raises unless the store acknowledged."""
+        if selection.entry_ids:
+            return (yield from self._withdraw(selection.entry_ids))
         policy = self.policy
-        if entry_ids:
-            names = tuple(dict.fromkeys(entry_ids))
-            done = yield self._ask(
-                "withdraw", names, "invalidated", keep=policy.tombstone_ttl, durability=policy.durability,
-                timeout=WITHDRAWAL_TIMEOUT,
-            )  # fmt: skip
-            self.local.drop(*names)
-            self.counted(done.count)
-            self.withdrew(ids=names)
-            self.flights.ground()
-            return Invalidated(len(done.entry_ids), (), done.entry_ids, durability=done.durability)
-        raised = scope.raised_generations(bases, tenant)
+        raised = selection.raised
         done = yield self._ask(
-            "raise_generations", raised, before=older_than or 0.0, durability=policy.durability,
+            "raise_generations", raised, before=selection.older_than, durability=policy.durability,
             timeout=WITHDRAWAL_TIMEOUT,
         )  # fmt: skip
         self.local.drop()
@@ -60,7 +50,48 @@ class Withdrawals(State):
         self.withdrew(names=raised)
         self.flights.ground()
         self._mirror_of = ("", -1)
-        return Invalidated(None, tuple(bases), durability=done.durability)
+        return Invalidated(None, selection.bases, durability=done.durability)
+
+    def _withdraw(self, names: Sequence[str]) -> Steps[Invalidated]:
+        live: list[str] = []
+        for first in range(0, len(names), CHUNK):
+            chunk = names[first : first + CHUNK]
+            done = yield self._ask(
+                "withdraw", chunk, "invalidated", keep=self.keep, durability=self.policy.durability,
+                timeout=WITHDRAWAL_TIMEOUT,
+            )  # fmt: skip
+            self.local.drop(*chunk)
+            self.counted(done.count)
+            self.withdrew(ids=chunk)
+            live += done.entry_ids
+        self.flights.ground()
+        if live:
+            try:
+                yield self._ask(
+                    "queue_refresh", [Stale(name, "invalidated") for name in live], timeout=WITHDRAWAL_TIMEOUT
+                )
+            except (StoreUnavailableError, TimeoutError):
+                self.metrics.count(
+                    "failures", "queue_refresh"
+                )  # what was asked for is done, and acknowledged
+        return Invalidated(len(live), (), tuple(live), durability=done.durability)
+
+    def restore(self, entry_id: str) -> Steps[bool]:
+        """Bring a withdrawn entry back; what this process remembers of its withdrawal is forgotten."""
+        scope.split_entry_id(entry_id)
+        done: bool = yield self._ask("restore", entry_id, timeout=WITHDRAWAL_TIMEOUT)
+        self.local.drop(entry_id)
+        if done:
+            with self.lock:
+                self.recent.pop(("id", entry_id), None)
+        return done
+
+    def reached(self, selection: Selection, entries: Sequence[Entry]) -> Steps[int]:
+        """Count those of some scanned entries that an invalidation would withdraw."""
+        names = sorted({name for entry in entries for name in entry.obeys})
+        view: View = yield self._ask("read", (), names, embedding=None, timeout=SCAN_TIMEOUT)
+        clock = Clock(view.epoch, view.time_us, view.floor_us, view.generations)
+        return sum(selection.reaches(entry, clock) for entry in entries)
 
     def feedback(
         self,
@@ -106,7 +137,7 @@ class Withdrawals(State):
         mark = Mark(
             entry_id=entry_id, revision=revision, verdict=verdict, about=about, principal=principal, nonce=nonce,
             text=digest, similarity=similarity, raters=policy.feedback_raters, window=policy.feedback_window,
-            keep=policy.tombstone_ttl, rate=policy.feedback_rate, rate_window=policy.feedback_rate_window,
+            keep=self.keep, rate=policy.feedback_rate, rate_window=policy.feedback_rate_window,
         )  # fmt: skip
         result: FeedbackResult = yield self._ask(
             "feedback", mark, durability=policy.durability, timeout=WITHDRAWAL_TIMEOUT
@@ -143,15 +174,6 @@ class Withdrawals(State):
         policy = self.policy
         lease = max(policy.sweep_every * 0.9, 1.0)
         return {"lease": lease, "keep": policy.tombstone_ttl, "generations": policy.max_generations}
-
-    def known_id(self, entry_id: str) -> str:
-        """Return an entry id, checked.
-
-        Raises:
-            InvalidRequestError: It isn't the name of an entry.
-        """
-        scope.split_entry_id(entry_id)
-        return entry_id
 
     def reachable(self, ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
         """Return what the server says of itself, nothing if it can't be reached."""

@@ -81,6 +81,10 @@ def unavailable(error: BaseException) -> StoreUnavailableError:
         or "No connection available" in text
     ):
         return StoreBusyError(f"the store is busy ({text})")
+    if "DB index" in text:
+        return StoreUnavailableError(
+            f"the store has no database of that number ({text}); name another in its URL"
+        )
     return StoreUnavailableError(f"the store doesn't answer ({text})")
 
 
@@ -614,14 +618,29 @@ def _scheme(url: str) -> tuple[str, str]:
         raise ConfigurationError(f"the store is {type(url).__name__}, expected a URL or a redis-py client")
     scheme, separator, rest = url.partition("://")
     if scheme in ("redis+cluster", "rediss+cluster"):
-        return "cluster", f"{scheme.removesuffix('+cluster')}://{rest}"
+        return "cluster", _readable(f"{scheme.removesuffix('+cluster')}://{rest}")
     if scheme == "redis+sentinel":
         return "sentinel", rest
     if separator and scheme in ("redis", "rediss", "unix"):
-        return "direct", url
+        return "direct", _readable(url)
     raise ConfigurationError(
         f"store URL {url!r:.80}, expected redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or memory://"
     )
+
+
+def _readable(url: str) -> str:
+    """Return a URL that redis-py reads as it was meant; it takes a database that isn't a number for none."""
+    try:
+        redis.ConnectionPool.from_url(url)
+        parts = urlsplit(url)
+        database = "" if parts.scheme == "unix" else parts.path.strip("/")
+        if database:
+            int(database)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the store's URL can't be read: {error}; expected redis://host:port/db"
+        ) from error
+    return url
 
 
 def _sentinel(rest: str) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:

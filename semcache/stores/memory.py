@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from semcache.codec import decode_response
+from semcache.decision import Clock, liveness
 from semcache.feedback import Complaint, consequence, distinct_raters
 from semcache.protocols import (
     Change,
@@ -23,12 +24,13 @@ from semcache.protocols import (
     Position,
     PutReply,
     Refresh,
+    Stale,
     Swept,
     Tombstone,
     View,
     Withdrawn,
 )
-from semcache.stores.plans import MAX_BLOCKED, MAX_LOG, MAX_OBSERVATIONS, new_epoch
+from semcache.stores.plans import MAX_BLOCKED, MAX_LOG, MAX_OBSERVATIONS, MAX_QUEUED, new_epoch
 from semcache.types import Entry, FeedbackResult, Fence
 
 
@@ -70,7 +72,9 @@ class MemoryStore:
         self._log: list[Change] = []
         self._shared: dict[tuple[str, str], bytes] = {}
         self._secret: bytes | None = None
-        self._queue: dict[str, tuple[str, str, float]] = {}  # ticket → (entry, why, queued at)
+        self._queue: dict[str, tuple[Stale, float]] = {}  # ticket → (what, queued at)
+        self._queued: dict[str, str] = {}  # entry → its ticket
+        self._again: dict[str, Stale] = {}  # ticket → what went bad while it was out
         self._claims: dict[str, tuple[float, int]] = {}  # ticket → (claimed at, tries)
         self._versions: dict[str, float] = {}
         self._spoken: dict[tuple[str, int], int] = {}  # (principal, bucket) → verdicts
@@ -117,7 +121,7 @@ class MemoryStore:
     def put(self, draft: Draft, *, timeout: float) -> PutReply:
         with self._lock:
             now = self._now_us()
-            fence = now if draft.fence_us is None else draft.fence_us
+            fence = now if draft.fence_us is None else min(draft.fence_us, now)
             self._slot(draft.entry_id)
             slot = self._slots.setdefault(draft.entry_id, _Slot())
             if draft.lease:
@@ -255,7 +259,7 @@ class MemoryStore:
         slot.complaints.clear()
         if slot.entry is not None:
             slot.entry = replace(slot.entry, state="withdrawn")
-            slot.gone_at = self._clock() + keep
+        slot.gone_at = self._clock() + keep
         self._note("withdraw", entry_id)
 
     def raise_generations(
@@ -272,16 +276,19 @@ class MemoryStore:
     def restore(self, entry_id: str, *, timeout: float) -> bool:
         with self._lock:
             slot = self._slot(entry_id)
-            if slot is None or slot.entry is None:
+            if slot is None or slot.entry is None or slot.entry.state != "withdrawn":
                 return False
-            now = self._now_us()
-            slot.entry = replace(
-                slot.entry, state="live", fence=Fence(self._epoch, now), created_at=now / 1e6,
-                revision=max(now, slot.entry.revision + 1),
-            )  # fmt: skip
+            now, entry = self._now_us(), replace(slot.entry, state="live")
+            clock = Clock(self._epoch, now, 0, {name: self._generations.get(name, 0) for name in entry.obeys})
+            gone_at = None if entry.ttl is None else entry.created_at + entry.ttl
+            if liveness(entry, clock, entry.obeys) is not None or (
+                gone_at is not None and now / 1e6 >= gone_at
+            ):
+                return False
+            slot.entry = replace(entry, revision=max(now, entry.revision + 1))
             slot.tomb_us = 0
             slot.complaints.clear()
-            slot.gone_at = None if slot.entry.ttl is None else self._clock() + slot.entry.ttl
+            slot.gone_at = gone_at
             self._note("add", entry_id, slot.entry.scope, slot.fingerprint, slot.gone_at)
             return True
 
@@ -289,7 +296,8 @@ class MemoryStore:
         with self._lock:
             result = self._judge(mark)
             if result.action == "withdrawn":
-                self.queue_refresh([mark.entry_id], "feedback", timeout=timeout)
+                why = "feedback" if mark.about == "answer" else "feedback:match"
+                self.queue_refresh([Stale(mark.entry_id, why)], timeout=timeout)
             bucket = (mark.principal, int(self._clock() // mark.rate_window) if mark.rate_window else 0)
             self._spoken = {key: n for key, n in self._spoken.items() if key[1] >= bucket[1] - 1}
             self._spoken[bucket] = self._spoken.get(bucket, 0) + 1
@@ -366,27 +374,47 @@ class MemoryStore:
             self._secret = self._secret or offer
             return self._secret
 
-    def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
+    def queue_refresh(self, stale: Sequence[Stale], *, timeout: float) -> int:
         with self._lock:
-            for entry_id in ids:
-                self._queue[f"{self._now_us()}-0"] = (entry_id, why, self._clock())
+            added = 0
+            for one in stale:
+                slot, ticket = self._slot(one.entry_id), self._queued.get(one.entry_id)
+                if slot is None or slot.entry is None:
+                    continue
+                if ticket is not None:
+                    noted = self._queue[ticket][0].revision
+                    if one.withdrawn or one.revision not in (None, noted):
+                        self._again[ticket] = replace(one, why="again")
+                elif len(self._queue) < MAX_QUEUED:
+                    self._enqueue(one)
+                    added += 1
+            return added
+
+    def _enqueue(self, one: Stale) -> None:
+        ticket = self._queued[one.entry_id] = f"{self._now_us()}-0"
+        self._queue[ticket] = (one, self._clock())
 
     def take_refreshes(self, consumer: str, *, count: int, idle: float, timeout: float) -> list[Refresh]:
         with self._lock:
             now = self._clock()
             found: list[Refresh] = []
-            for ticket, (entry_id, why, queued_at) in self._queue.items():
+            for ticket, (one, queued_at) in self._queue.items():
                 claimed_at, tries = self._claims.get(ticket, (None, 0))
                 if len(found) < count and (claimed_at is None or now - claimed_at >= idle):
                     self._claims[ticket] = (now, tries + 1)
-                    found.append(Refresh(ticket, entry_id, why, queued_at, tries + 1))
+                    found.append(Refresh(ticket, one.entry_id, one.why, queued_at, tries + 1, one.revision))
             return found
 
-    def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
+    def finish_refreshes(self, done: Sequence[Refresh], *, timeout: float) -> None:
         with self._lock:
-            for ticket in tickets:
-                self._queue.pop(ticket, None)
-                self._claims.pop(ticket, None)
+            for work in done:
+                self._queue.pop(work.ticket, None)
+                self._claims.pop(work.ticket, None)
+                again = self._again.pop(work.ticket, None)
+                if self._queued.get(work.entry_id) == work.ticket:
+                    del self._queued[work.entry_id]
+                    if again is not None:
+                        self._enqueue(again)
 
     def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
         with self._lock:
@@ -399,7 +427,11 @@ class MemoryStore:
 
     def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
         with self._lock:
-            gone = [i for i, slot in list(self._slots.items()) if self._slot(i) and slot.entry is None]
+            gone = [
+                i
+                for i, slot in list(self._slots.items())
+                if self._slot(i) and slot.entry is None and slot.gone_at is None
+            ]
             forgotten = [i for i in gone if self._slots[i].tomb_us / 1e6 < self._clock() - keep]
             for entry_id in list(self._leases):
                 self._lease(entry_id)
@@ -505,16 +537,16 @@ class AsyncMemoryStore:
     async def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return self._store.secret(offer, timeout=timeout)
 
-    async def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
-        self._store.queue_refresh(ids, why, timeout=timeout)
+    async def queue_refresh(self, stale: Sequence[Stale], *, timeout: float) -> int:
+        return self._store.queue_refresh(stale, timeout=timeout)
 
     async def take_refreshes(
         self, consumer: str, *, count: int, idle: float, timeout: float
     ) -> list[Refresh]:
         return self._store.take_refreshes(consumer, count=count, idle=idle, timeout=timeout)
 
-    async def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
-        self._store.finish_refreshes(tickets, timeout=timeout)
+    async def finish_refreshes(self, done: Sequence[Refresh], *, timeout: float) -> None:
+        self._store.finish_refreshes(done, timeout=timeout)
 
     async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
         return self._store.get_many(ids, timeout=timeout)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from semcache.codec import FIELDS, decode_entry
+from semcache.decision import Clock, liveness
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
 from semcache.protocols import (
@@ -23,6 +24,7 @@ from semcache.protocols import (
     Position,
     PutReply,
     Refresh,
+    Stale,
     Swept,
     Tombstone,
     View,
@@ -93,18 +95,26 @@ class Operations:
         return done
 
     def restore(self, entry_id: str) -> Steps[bool]:
-        # The epoch lives in another slot than the entry, and the log needs what the script found.
-        epoch: str = yield self.plans.begin()
-        done, scope, fingerprint, expiry = yield self.plans.restore(entry_id, epoch)
+        # The generations live in another slot than the entry, and the log needs what the script found.
+        (entry,) = yield from self.get_many([entry_id])
+        if entry is None:
+            return False
+        view: View = yield self.plans.read((), entry.obeys, None)
+        clock = Clock(view.epoch, view.time_us, view.floor_us, view.generations)
+        if liveness(replace(entry, state="live"), clock, entry.obeys) is not None:
+            return False
+        done, scope, fingerprint, expiry = yield self.plans.restore(entry_id)
         if done:
             expires = repr(float(expiry) / 1000) if expiry else "inf"
-            yield self.plans.announce(epoch, entry_id, scope, fingerprint, expires)
+            yield self.plans.announce_restored(view.epoch, entry_id, scope, fingerprint, expires)
         return bool(done)
 
     def feedback(self, mark: Mark, durability: str) -> Steps[FeedbackResult]:
         result: FeedbackResult = yield self.plans.feedback(mark, durability)
         if result.action == "withdrawn":
-            yield self.plans.announce_withdrawal(mark.entry_id, "feedback")
+            yield self.plans.announce_withdrawal(
+                mark.entry_id, "feedback" if mark.about == "answer" else "feedback:match"
+            )
         return result
 
     def members(self, scope: str, fingerprint: str) -> Steps[list[tuple[str, float | None]]]:
@@ -127,8 +137,12 @@ class Operations:
         found: bytes = yield self.plans.secret(offer)
         return found
 
-    def queue_refresh(self, ids: Sequence[str], why: str) -> Steps[None]:
-        yield self.plans.queue_refresh(ids, why)
+    def queue_refresh(self, stale: Sequence[Stale]) -> Steps[int]:
+        # The queue is in another slot than the entries.
+        there: list[bool] = yield self.plans.present([one.entry_id for one in stale])
+        known = [one for one, is_there in zip(stale, there, strict=True) if is_there]
+        added: int = (yield self.plans.queue_refresh(known)) if known else 0
+        return added
 
     def take_refreshes(self, consumer: str, count: int, idle: float) -> Steps[list[Refresh]]:
         plan = self.plans.take_refreshes(consumer, count, round(idle * 1000))
@@ -138,8 +152,8 @@ class Operations:
             found = yield plan
         return found or []
 
-    def finish_refreshes(self, tickets: Sequence[str]) -> Steps[None]:
-        yield self.plans.finish_refreshes(tickets)
+    def finish_refreshes(self, done: Sequence[Refresh]) -> Steps[None]:
+        yield self.plans.finish_refreshes(done)
 
     def get_many(self, ids: Sequence[str]) -> Steps[list[Entry | None]]:
         keys = [self.keys.entry(entry_id).encode() for entry_id in ids]

@@ -31,6 +31,7 @@ from semcache.protocols import (
     Position,
     PutReply,
     Refresh,
+    Stale,
     Tombstone,
     View,
     Withdrawn,
@@ -44,6 +45,7 @@ MAX_LOG = 100_000
 MAX_OBSERVATIONS = 64
 MAX_BLOCKED = 256
 MAX_LISTED = 100_000
+MAX_QUEUED = 100_000
 GROUP = "regeneration"
 EMBEDDING_TTL = 7 * 86400.0  # seconds
 
@@ -86,7 +88,7 @@ def script_by_sha(sha: str) -> Script | None:
     """Find a loaded script by its digest."""
     names = (
         "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback", "compact",
-        "aside", "claim", "extend", "release",
+        "aside", "claim", "extend", "release", "queue", "finish",
     )  # fmt: skip
     return next((script(name) for name in names if script(name).sha == sha), None)
 
@@ -369,17 +371,16 @@ class Plans:
 
         return Plan(commands, parse, durability)
 
-    def restore(self, entry_id: str, epoch: str) -> Plan[tuple[bool, str, str, str]]:
+    def restore(self, entry_id: str) -> Plan[tuple[bool, str, str, str]]:
         """Bring a withdrawn entry back; returns (done, scope, fingerprint, expiry in ms or '')."""
         keys = self.keys
         beside = [keys.entry(entry_id), keys.beside("tomb", entry_id), keys.beside("downs", entry_id)]
-        commands: list[Command] = [call("restore", beside, epoch, ""), ("ZREM", keys.withdrawn, entry_id)]
 
         def parse(replies: list[Any]) -> tuple[bool, str, str, str]:
-            done, _, scope, fingerprint, expiry = check(replies[0])
+            done, scope, fingerprint, expiry = check(replies[0])
             return bool(int(done)), _text(scope), _text(fingerprint), _text(expiry)
 
-        return Plan(commands, parse)
+        return Plan([call("restore", beside)], parse)
 
     def announce(self, epoch: str, entry_id: str, scope: str, fingerprint: str, expires: str) -> Plan[None]:
         """Tell the members and the log of an entry that is live again."""
@@ -387,6 +388,18 @@ class Plans:
             ("ZADD", self.keys.members(fingerprint, scope), expires, entry_id),
             self._log("add", epoch, entry_id, scope, fingerprint, expires),
         ]
+        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+
+    def announce_restored(
+        self, epoch: str, entry_id: str, scope: str, fingerprint: str, expires: str
+    ) -> Plan[None]:
+        """Tell the members, the log and the list of withdrawn entries of one that was restored."""
+        commands: list[Command] = [
+            ("ZREM", self.keys.withdrawn, entry_id),
+            self._log("add", epoch, entry_id, scope, fingerprint, expires),
+        ]
+        if fingerprint:
+            commands.append(("ZADD", self.keys.members(fingerprint, scope), expires, entry_id))
         return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
 
     def feedback(self, mark: Mark, durability: str) -> Plan[FeedbackResult]:
@@ -423,17 +436,25 @@ class Plans:
             ("HINCRBY", self.keys.gens, "#withdrawn", 1),
             self._log("withdraw", "", entry_id),
             *self._listed([entry_id]),
-            ("XADD", self.keys.refresh, "MAXLEN", "~", MAX_LOG, "*", "entry", entry_id, "why", reason),
+            self._queue([Stale(entry_id, reason)]),
         ]
         return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
 
-    def queue_refresh(self, ids: Sequence[str], why: str) -> Plan[None]:
-        """Put entries on the regeneration queue."""
-        commands: list[Command] = [
-            ("XADD", self.keys.refresh, "MAXLEN", "~", MAX_LOG, "*", "entry", entry_id, "why", why)
-            for entry_id in ids
-        ]
-        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+    def present(self, ids: Sequence[str]) -> Plan[list[bool]]:
+        """Whether there is anything under these names."""
+        commands: list[Command] = [("EXISTS", self.keys.entry(entry_id)) for entry_id in ids]
+        return Plan(commands, lambda replies: [bool(check(reply)) for reply in replies])
+
+    def queue_refresh(self, stale: Sequence[Stale]) -> Plan[int]:
+        """Put entries on the regeneration queue; returns how many are new there."""
+        return Plan([self._queue(stale)], lambda replies: int(check(replies[0])))
+
+    def _queue(self, stale: Sequence[Stale]) -> Command:
+        fields: list[str | int] = []
+        for one in stale:
+            revision = "" if one.revision is None else one.revision
+            fields += [one.entry_id, one.why, revision, "1" if one.withdrawn else "0"]
+        return call("queue", [self.keys.refresh, self.keys.queued], MAX_QUEUED, *fields)
 
     def make_group(self) -> Plan[None]:
         """Create the queue's consumer group; one that exists is left alone."""
@@ -456,11 +477,11 @@ class Plans:
 
         return Plan(commands, parse)
 
-    def finish_refreshes(self, tickets: Sequence[str]) -> Plan[None]:
+    def finish_refreshes(self, done: Sequence[Refresh]) -> Plan[None]:
         """Acknowledge and delete finished work."""
-        queue = self.keys.refresh
-        commands: list[Command] = [("XACK", queue, GROUP, *tickets), ("XDEL", queue, *tickets)]
-        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+        pairs = [part for work in done for part in (work.ticket, work.entry_id)]
+        commands: list[Command] = [call("finish", [self.keys.refresh, self.keys.queued], GROUP, *pairs)]
+        return Plan(commands, lambda replies: _nothing(check(replies[0])))
 
     def versions(self) -> Plan[list[tuple[str, float]]]:
         """Model versions with the time of their last put, newest first."""
@@ -637,7 +658,15 @@ def _refresh(record: Any, tries: int) -> Refresh:
     pairs = fields.items() if isinstance(fields, Mapping) else zip(fields[::2], fields[1::2], strict=True)
     named = {_text(k): _text(v) for k, v in pairs}
     queued_at = int(_text(id_).split("-")[0]) / 1000
-    return Refresh(_text(id_), named.get("entry", ""), named.get("why", ""), queued_at, tries)
+    revision = named.get("revision")
+    return Refresh(
+        _text(id_),
+        named.get("entry", ""),
+        named.get("why", ""),
+        queued_at,
+        tries,
+        int(revision) if revision else None,
+    )
 
 
 def _ms(seconds: float | None) -> str:

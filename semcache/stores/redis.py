@@ -18,6 +18,7 @@ from semcache.protocols import (
     Position,
     PutReply,
     Refresh,
+    Stale,
     Swept,
     Tombstone,
     View,
@@ -111,14 +112,14 @@ class RedisStore:
     def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return self._run(self._operations.secret(offer), timeout)
 
-    def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
-        self._run(self._operations.queue_refresh(ids, why), timeout)
+    def queue_refresh(self, stale: Sequence[Stale], *, timeout: float) -> int:
+        return self._run(self._operations.queue_refresh(stale), timeout)
 
     def take_refreshes(self, consumer: str, *, count: int, idle: float, timeout: float) -> list[Refresh]:
         return self._run(self._operations.take_refreshes(consumer, count, idle), timeout)
 
-    def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
-        self._run(self._operations.finish_refreshes(tickets), timeout)
+    def finish_refreshes(self, done: Sequence[Refresh], *, timeout: float) -> None:
+        self._run(self._operations.finish_refreshes(done), timeout)
 
     def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
         return self._run(self._operations.get_many(ids), timeout)
@@ -259,16 +260,16 @@ class AsyncRedisStore:
     async def secret(self, offer: bytes, *, timeout: float) -> bytes:
         return await self._run(self._operations.secret(offer), timeout)
 
-    async def queue_refresh(self, ids: Sequence[str], why: str, *, timeout: float) -> None:
-        await self._run(self._operations.queue_refresh(ids, why), timeout)
+    async def queue_refresh(self, stale: Sequence[Stale], *, timeout: float) -> int:
+        return await self._run(self._operations.queue_refresh(stale), timeout)
 
     async def take_refreshes(
         self, consumer: str, *, count: int, idle: float, timeout: float
     ) -> list[Refresh]:
         return await self._run(self._operations.take_refreshes(consumer, count, idle), timeout)
 
-    async def finish_refreshes(self, tickets: Sequence[str], *, timeout: float) -> None:
-        await self._run(self._operations.finish_refreshes(tickets), timeout)
+    async def finish_refreshes(self, done: Sequence[Refresh], *, timeout: float) -> None:
+        await self._run(self._operations.finish_refreshes(done), timeout)
 
     async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
         return await self._run(self._operations.get_many(ids), timeout)

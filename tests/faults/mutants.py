@@ -15,7 +15,7 @@ from semcache.core import Core
 from semcache.decision import Clock
 from semcache.local import Copy, LocalCopies
 from semcache.stores.redis import RedisStore
-from semcache.types import CacheRequest, Entry, Fence, Response
+from semcache.types import Entry, Fence
 
 VARIABLE = "SEMCACHE_TEST_MUTANT"
 
@@ -44,10 +44,8 @@ def _generations_at_put() -> None:
     """An answer is judged by what was invalidated when it is stored, not when its lookup looked."""
     true = Core.put
 
-    def put(
-        self: Core, request: CacheRequest, response: Response, *, fence: Fence | None, **options: Any
-    ) -> Any:
-        return true(self, request, response, fence=None, **options)
+    def put(self: Core, *answer: Any, fence: Fence | None, **options: Any) -> Any:
+        return true(self, *answer, fence=None, **options)
 
     Core.put = put  # type: ignore[method-assign]
 

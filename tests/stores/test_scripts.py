@@ -13,7 +13,7 @@ import redis
 from semcache import CacheRequest, Hit, Policy, SemanticCache
 from semcache.errors import StoreUnavailableError
 from semcache.keys import Keys
-from semcache.protocols import Mark
+from semcache.protocols import Mark, Refresh, Stale
 from semcache.stores.plans import Plans, pack, script
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
@@ -54,14 +54,17 @@ def test_every_script_call_stays_in_one_slot() -> None:
         plans.read([ENTRY], ["a"], None),
         plans.withdraw([ENTRY], "x", 1.0, "memory"),
         plans.raise_generations(["a", "b"], 0.0, "memory"),
-        plans.restore(ENTRY, "e"),
+        plans.restore(ENTRY),
+        plans.queue_refresh([Stale(ENTRY, "asked")]),
+        plans.finish_refreshes([Refresh("1-0", ENTRY, "asked", 0.0, 1)]),
+        plans.announce_withdrawal(ENTRY, "feedback"),
         plans.feedback(mark, "memory"),
         plans.set_aside(ENTRY, 1.0),
         plans.sweep(1.0, 10),
     ]
     calls = [command for plan in built for command in plan.commands if command[0] == "EVALSHA"]
 
-    assert len(calls) >= 8
+    assert len(calls) >= 11
     for command in calls:
         assert len(slots(command)) == 1, command
 

@@ -1,10 +1,10 @@
 -- Store an entry, unless something newer or a withdrawal says no.
 -- KEYS: entry, tomb, downs, blocked (one slot)
--- ARGV: epoch, fence in us ('' = now), ttl in ms ('' = for ever), keep in ms ('' = for ever), then field, value …
+-- ARGV: epoch, fence in us ('' = now, as is one from the future: nothing may outlive what comes next), ttl in ms ('' = for ever), keep in ms ('' = for ever), then field, value …
 -- Returns {outcome, revision, now in us}
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local fence = ARGV[2] == '' and now or tonumber(ARGV[2])
+local fence = ARGV[2] == '' and now or math.min(tonumber(ARGV[2]), now)
 local tomb = redis.call('HGET', KEYS[2], 'time')
 if tomb and fence <= tonumber(tomb) then return {'tombstone', '0', string.format('%.0f', now)} end
 local old = redis.call('HMGET', KEYS[1], 'revision', 'epoch', 'fence', 'state', 'created')
