@@ -249,7 +249,9 @@ def scene_blocked_text(stage: Stage, one: Worker, other: Worker) -> None:
     one.ask("put", **PLACE, tags=["topic:0"])
     reworded = PLACE | {"question": question(0, 1)}
     one.ask("feedback", **reworded, rater="rater 0", about="match")
-    one.ask("put", **PLACE, tags=["topic:0"])  # its threshold is the usual one again; blocked texts stay blocked
+    one.ask(
+        "put", **PLACE, tags=["topic:0"]
+    )  # its threshold is the usual one again; blocked texts stay blocked
     time.sleep(AFTER)
     other.ask("lookup", **reworded, user="rater 0")
 

@@ -15,7 +15,7 @@ from semcache.core import Core
 from semcache.decision import Clock
 from semcache.local import Copy, LocalCopies
 from semcache.stores.redis import RedisStore
-from semcache.types import Entry, Fence
+from semcache.types import CacheRequest, Entry, Fence
 
 VARIABLE = "SEMCACHE_TEST_MUTANT"
 
