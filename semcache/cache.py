@@ -202,6 +202,7 @@ class _Base:
             failures=core.metrics.counts("failures"),
             feedback=core.metrics.counts("feedback"),
             refreshes=core.metrics.counts("refreshes"),
+            shadow=core.metrics.counts("shadow"),
             latency_ms=core.metrics.latencies(),
             scopes=len(scopes),
             rows=sum(index.count(s) for s in scopes) if index else 0,
@@ -547,6 +548,7 @@ class SemanticCache(_Base):
             return
         if self._refreshes is not None:
             self._refreshes.close()
+        drive(self._core.report(), self._store)
         self._stop()
         self._keep()
         self._core.encoder.close()
@@ -813,6 +815,7 @@ class AsyncSemanticCache(_Base):
             return
         if self._refreshes is not None:
             await self._refreshes.close()
+        await drive_async(self._core.report(), self._store)
         self._stop()
         store, self._store = self._store, cast("AsyncStore", AsyncClosedStore())
         await store.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from semcache import trial
 from semcache.cli_options import (
     DataDirOption,
     JsonOption,
@@ -69,8 +70,9 @@ def stats(
         server = dict(store.info(timeout=5.0))
         with counting("counting entries") as watch:
             census = count(store, watch=watch)
+        shadow = store.tally({}, timeout=5.0)
     if json_:
-        print_json({"namespace": namespace, **plain(census), "server": server})
+        print_json({"namespace": namespace, **plain(census), "shadow": shadow, "server": server})
         return
     out = console()
     out.print(f"namespace   {shown(namespace)}")
@@ -82,8 +84,21 @@ def stats(
     if census.oldest is not None and census.newest is not None:
         now = time.time()
         out.print(f"age         {ago(now - census.newest)} to {ago(now - census.oldest)}")
+    if shadow:
+        out.print(f"shadow      {watched(shadow)}")
     out.print(
         f"server      {server_name(server)}, {size(float(server.get('used_memory', 0)))} used by all that is on it"
+    )
+
+
+def watched(shadow: Mapping[str, int]) -> str:
+    """Return what a trial found, in words."""
+    asked = shadow.get("hits", 0) + shadow.get("misses", 0)
+    agreement = trial.agreement(shadow)
+    agreed = "none compared yet" if agreement is None else f"{agreement:.1%} of the answers agreed"
+    return (
+        f"{trial.hit_rate(shadow):.1%} of {asked:,} watched lookups would have been hits; {agreed}; "
+        f"{shadow.get('tokens', 0):,} tokens and {shadow.get('model_ms', 0) / 1000:,.1f} s of the model to be saved"
     )
 
 

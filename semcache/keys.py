@@ -17,7 +17,7 @@ _MAX_NAMESPACE = 200
 class Keys:
     """Key names of one namespace."""
 
-    __slots__ = ("gens", "log", "prefix", "queued", "refresh", "secret", "versions", "withdrawn")
+    __slots__ = ("gens", "log", "prefix", "queued", "refresh", "secret", "shadow", "versions", "withdrawn")
 
     def __init__(self, namespace: str) -> None:
         if (
@@ -33,6 +33,7 @@ class Keys:
         self.secret = self.prefix + "secret"
         self.refresh = self.prefix + "refresh"
         self.queued = f"{self.prefix}queued:{{{self.refresh}}}"  # in the queue's slot
+        self.shadow = self.prefix + "shadow"
         self.versions = self.prefix + "versions"
         self.withdrawn = self.prefix + "withdrawn"
 

@@ -7,6 +7,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from semcache import trial
+
 _KEPT = 4096
 
 
@@ -23,6 +25,9 @@ class Stats:
         failures: Failures that were swallowed, by kind.
         refreshes: Refreshes in the background by outcome: ``same`` or ``changed`` (answered again), ``elsewhere`` (another
             process is at it), ``refused`` (not stored), ``failed``, ``cancelled``, ``full`` (too many at once: not begun).
+        shadow: What was watched and not served (`Policy.mode`): would-be ``hits``, ``misses``, answers that ``agreed`` with
+            the model's or ``differed`` (``unjudged`` where the measure failed), and the ``tokens`` and ``model_ms``
+            that the hits would have saved.
         latency_ms: Percentiles (p50, p95, p99) by what was done, over the last 4,096 each.
         scopes, rows, index_bytes: What the index of this process holds.
         scopes_dropped: Scopes that left it because its memory is bounded (`Policy.max_index_bytes`).
@@ -39,6 +44,7 @@ class Stats:
     failures: Mapping[str, int] = field(default_factory=dict)
     feedback: Mapping[str, int] = field(default_factory=dict)
     refreshes: Mapping[str, int] = field(default_factory=dict)
+    shadow: Mapping[str, int] = field(default_factory=dict)
     latency_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     scopes: int = 0
     rows: int = 0
@@ -55,10 +61,21 @@ class Stats:
 
     @property
     def hit_rate(self) -> float:
-        """Hits per lookup that was attempted, bypasses left out; in [0, 1], 0 if there was none."""
+        """Hits per lookup that might have been served, bypasses and watched ones left out; in [0, 1], 0 without any."""
         hits = sum(self.hits.values())
         attempted = hits + sum(n for reason, n in self.misses.items() if not reason.startswith("bypass:"))
-        return hits / attempted if attempted else 0.0
+        attempted -= self.shadow.get("misses", 0)
+        return hits / attempted if attempted > 0 else 0.0
+
+    @property
+    def shadow_hit_rate(self) -> float:
+        """Would-be hits per watched lookup, in [0, 1]; 0 if there was none."""
+        return trial.hit_rate(self.shadow)
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of watched hits whose answer said the same as the model's, in [0, 1]; None if none was compared."""
+        return trial.agreement(self.shadow)
 
 
 class Metrics:

@@ -20,6 +20,10 @@ class Policy:
     """What may be served and stored, for how long, and what feedback does.
 
     Attributes:
+        mode: What is done with what is found: ``serve`` it; ``shadow``, serve nothing, let the model answer and compare;
+            or ``split``, serve a share of the users and watch the others. This is about all requests; `CacheRequest.mode`
+            says how one request may match, and its ``off`` keeps that one out of the trial too.
+        share: The share that ``split`` serves, in [0, 1]: of users, or of texts where a request names no user.
         threshold: Least cosine similarity of a semantic hit, in [-1, 1], inclusive; None means the
             calibrated default of the encoder.
         guards: Whether the typed guards (numbers, dates, negation, names …) may refuse a semantic hit; off
@@ -75,13 +79,15 @@ class Policy:
         background_refreshes: How many refreshes a process runs at once, of stale entries and ahead; 0 for none.
         adaptive_ttl: An answer that comes back equal when it is asked again lives twice as long the next time, one that
             changed half as long, within [ttl / this, ttl * this]; 1 turns this off. A caller's own ttl is left alone.
-        same_answer: Whether two answers' texts say the same, for `adaptive_ttl` and what is reported of refreshes: by
-            default if they are equal but for white space and case.
+        same_answer: Whether two answers' texts say the same, for `adaptive_ttl`, `mode` and what is reported of
+            refreshes: by default if they are equal but for white space and case.
         flight_timeout: Seconds a caller waits for another's call before it makes its own.
         flight_lease: Seconds for which a process that calls the model keeps the other processes waiting; extended while
             the call lasts, so it is how long they wait for one that died. 0 keeps single flight inside each process.
     """
 
+    mode: Literal["serve", "shadow", "split"] = "serve"
+    share: float = 0.5
     threshold: float | None = None
     guards: bool = True
     candidates: int = 8
@@ -164,7 +170,7 @@ class Policy:
                 raise ConfigurationError(
                     f"Policy.{name} is {getattr(self, name)!r:.60}, expected True or False"
                 )
-        for name in ("max_unknown_share", "min_confidence", "unsure_ttl"):
+        for name in ("max_unknown_share", "min_confidence", "unsure_ttl", "share"):
             _number(name, getattr(self, name), 0.0, 1.0)
         _number("refresh_ahead", self.refresh_ahead, 0.0, 0.99, none=True)
         _number("adaptive_ttl", self.adaptive_ttl, 1.0, 1000.0)
@@ -188,6 +194,7 @@ class Policy:
             _whole(name, getattr(self, name), least)
         for name, least in (("max_semantic_chars", 0), ("max_index_bytes", 1)):
             _whole(name, getattr(self, name), least, none=True)
+        _choice("mode", self.mode, ("serve", "shadow", "split"))
         _choice("durability", self.durability, ("memory", "local", "replicas"))
         _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))
         _choice("personal", self.personal, ("bypass", "share"))

@@ -41,6 +41,7 @@ BYPASSES: Final = (
     "time_bound",
     "personal",
     "opaque",
+    "shadow",
     "policy",
 )
 """Why a lookup wasn't attempted; each gives the miss reason ``bypass:<name>``."""
@@ -88,6 +89,7 @@ STORE_OUTCOMES: Final = (
     "breaker_open",
     "store_unavailable",
     "unserialisable",
+    "shadow",
     "policy",
 )
 

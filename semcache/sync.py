@@ -49,6 +49,7 @@ class Follower:
             self._doubted = False
         yield from self._attach_late()
         yield from self._queue_stale()
+        yield from self._core.report()
         changes: list[Change] = yield Ask("changes", (at.sequence,), {"count": BATCH, "block": BLOCK})
         if not changes:
             yield from self._check_position(at)

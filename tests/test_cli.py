@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from semcache import CacheRequest, Policy, SemanticCache, __version__
+from semcache import CacheRequest, Policy, Response, SemanticCache, __version__
 from semcache.cli import app
 from semcache.cli_options import ago, plain, shown, size
 from semcache.encoders import BundledEncoder
+from semcache.testing import TableEncoder
 from tests.upstream import Behaviour, Upstream
 
 DEAD = "redis://127.0.0.1:1/0"
@@ -144,6 +145,23 @@ def test_stats_count_what_may_be_served_and_what_no_longer(
     said = run("stats", *where).stdout
     assert "1 that may be served" in said
     assert "1  no longer served: stale_tag" in said
+
+
+def test_stats_tell_what_a_trial_found(where: tuple[str, ...], redis_url: str, namespace: str) -> None:
+    policy = Policy(deadline=5.0, mode="shadow")
+    assert "shadow" not in run("stats", *where).stdout
+    with SemanticCache.open(
+        redis_url, namespace=namespace, policy=policy, encoder=TableEncoder({}, default=[1.0, 0.0])
+    ) as cache:
+        for _ in range(4):
+            cache.get_or_compute("q", lambda r: Response("a", usage={"total_tokens": 10}, latency_ms=500.0))
+
+    assert run_json("stats", *where)["shadow"] == {
+        "misses": 1, "hits": 3, "agreed": 3, "tokens": 30, "model_ms": 1500,
+    }  # fmt: skip
+    said = " ".join(run("stats", *where).stdout.split())
+    assert "75.0% of 4 watched lookups would have been hits; 100.0% of the answers agreed" in said
+    assert "30 tokens and 1.5 s of the model to be saved" in said
 
 
 def test_explain_shows_candidates_and_rules(cache: SemanticCache, where: tuple[str, ...]) -> None:

@@ -41,6 +41,7 @@ class Flying(Refreshing):
             not self.policy.single_flight
             or admission.bypass(request, self.policy) is not None
             or request.no_cache
+            or (self.trial and self.watches(request))
         ):
             return (yield from self._lead(request, call_model, given))
         admission.check_prompt(request.prompt)
@@ -115,7 +116,9 @@ class Flying(Refreshing):
         look = self._look(request)
         cleared = Cleared((yield from self._lookup(look)))
         took = self.clock() - look.started
-        if not alone and not request.only_if_cached:
+        if self.trial and self.watches(request):
+            cleared = Cleared(self.watch(request, cleared.decision))
+        elif not alone and not request.only_if_cached:
             cleared = yield from self.clear(look, cleared.decision, given.tags)
         decision = cleared.decision
         if cleared.waited and isinstance(decision, Hit):
@@ -167,7 +170,8 @@ class Flying(Refreshing):
             self.metrics.count("stored", outcome)
             return Answer(response, decision, Stored(outcome))
         old = yield from self.replaced(request, decision)
+        same = None if old is None else (yield from self.agreement(old.response, response))
         stored = yield from self.put(
-            request, response, given, fence=decision.fence, lease=lease, stretch=self.stretch(old, response)
+            request, response, given, fence=decision.fence, lease=lease, stretch=self.stretch(old, same)
         )
         return Answer(response, decision, stored)

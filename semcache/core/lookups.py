@@ -45,7 +45,7 @@ class Lookups(Rows):
 
     def serve_local(self, request: CacheRequest) -> Hit | None:
         """Serve an exact match from a local copy inside its bound; None if there is none that may be."""
-        if request.no_cache or request.mode == "off":
+        if request.no_cache or request.mode == "off" or (self.trial and self.watches(request)):
             return None
         identity = self.identify(request)
         if identity is None:
@@ -72,6 +72,8 @@ class Lookups(Rows):
         """Look up, count, never raise for the store's or the encoder's sake."""
         look = self._look(request)
         decision = yield from self._lookup(look)
+        if self.trial and self.watches(request):
+            decision = self.watch(request, decision)
         self._count(decision, self.clock() - look.started)
         return decision
 

@@ -14,11 +14,11 @@ from semcache.core.leading import Leading
 from semcache.core.puts import Puts
 from semcache.core.state import Look
 from semcache.errors import StoreUnavailableError
-from semcache.freshness import agree, due, own_tags, stretched
+from semcache.freshness import due, own_tags, stretched
 from semcache.leases import Lease
 from semcache.protocols import Claim, Claimed
 from semcache.steps import CallModel, Steps
-from semcache.types import CacheRequest, Entry, Fence, Hit, Miss, Response
+from semcache.types import CacheRequest, Entry, Fence, Hit, Miss
 
 log = logging.getLogger(__name__)
 
@@ -97,15 +97,16 @@ class Refreshing(Leading, Puts):
                 tags=scope.given_tags(request, (*given.tags, *own_tags(old))),
                 kind=given.kind or (old.kind if old is not None else None),
             )
+            same = None if old is None else (yield from self.agreement(old.response, response))
             stored = yield from self.put(
-                request, response, given, fence=fence, lease=lease, stretch=self.stretch(old, response)
+                request, response, given, fence=fence, lease=lease, stretch=self.stretch(old, same)
             )
         finally:
             if lease is not None and self.keeper is not None:
                 self.keeper.give_back(lease, unshared=False)
         if not stored:
             return "refused"
-        return "same" if old is not None and self.agreement(old.response, response) else "changed"
+        return "same" if same else "changed"
 
     def _claim_refresh(
         self, look: Look, tags: Collection[str], served_us: int
@@ -132,21 +133,17 @@ class Refreshing(Leading, Puts):
 
     # how the ttl adapts
 
-    def agreement(self, old: Response, new: Response) -> bool | None:
-        """Return whether two answers say the same, by the policy's measure; None if that fails."""
-        try:
-            return agree(old, new, self.policy.same_answer)
-        except Exception as error:  # noqa: BLE001 - the measure is the caller's, and an answer was paid for
-            self.metrics.count("failures", "same_answer")
-            log.warning("Policy.same_answer failed: %s", type(error).__name__)
-            return None
+    def stretch(self, old: Entry | None, same: bool | None) -> float:
+        """Return the factor on the ttl of an answer that replaces another.
 
-    def stretch(self, old: Entry | None, new: Response) -> float:
-        """Return the factor on the ttl of an answer that replaces another."""
+        Args:
+            same: Whether it says the same; None if that couldn't be told.
+        """
         most = self.policy.adaptive_ttl
         if old is None or most == 1.0:
             return 1.0
-        same = old.state == "live" and self.agreement(old.response, new)
+        if old.state != "live":
+            return stretched(old.stretch, False, most)
         if same is None:
             return old.stretch
         lived = 1.0 if not old.ttl else max(0.0, self.server_now() - old.created_at) / old.ttl

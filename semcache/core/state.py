@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from semcache.types import (
     Embedding,
     Entry,
     Fence,
+    Hit,
     Match,
 )
 
@@ -96,6 +97,7 @@ class State:
         snapshots: Snapshots | None = None,
     ) -> None:
         self.policy = policy
+        self.trial = policy.mode != "serve"  # whether requests may be watched only
         self.namespace = namespace
         self._make_matcher = matcher
         self._matcher: Matcher | None = None
@@ -118,6 +120,10 @@ class State:
         self.local = LocalCopies(policy.local_entries, policy.local_bound)
         self.flights = Flights()
         self.refreshes: RefreshThreads | RefreshTasks | None = None
+        self.kept_back: OrderedDict[tuple[str, Fence], Hit] = (
+            OrderedDict()
+        )  # by own entry id and fence of the lookup
+        self.reported: Counter[str] = Counter()  # what the namespace's totals of the trial know already
         self.keeper: LeaseKeeper | None = None  # of leases on calling the model; None where there are none
         self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
         self.breaker = Breaker(policy.breaker_failures, policy.breaker_reset, self.clock)

@@ -56,6 +56,10 @@ class Meters:
             "semcache_failures", "Failures that were swallowed, by kind.", ("kind",), registry=registry,
             multiprocess_mode="livesum",
         )  # fmt: skip
+        self._shadow = Gauge(
+            "semcache_shadow", "What was watched and not served: hits, misses, agreement, tokens and milliseconds.",
+            ("what",), registry=registry, multiprocess_mode="livesum",
+        )  # fmt: skip
         self._children: dict[tuple[str, ...], tuple[Any, Any]] = {}
 
     def answered(self, endpoint: str, status: str, match: str, reason: str, seconds: float) -> None:
@@ -100,6 +104,8 @@ class Meters:
         self._bytes.set(stats.index_bytes)
         for kind, number in stats.failures.items():
             self._failures.labels(kind).set(number)
+        for what, number in stats.shadow.items():
+            self._shadow.labels(what).set(number)
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
         everybody = CollectorRegistry()

@@ -112,7 +112,8 @@ class Service:
     async def process_stats(self) -> dict[str, Any]:
         """Return this process's counters."""
         stats = await self.cache.stats()
-        return {**dataclasses.asdict(stats), "hit_rate": stats.hit_rate, "requests": stats.requests}
+        return {**dataclasses.asdict(stats), "hit_rate": stats.hit_rate, "requests": stats.requests,
+                "shadow_hit_rate": stats.shadow_hit_rate, "agreement": stats.agreement}  # fmt: skip
 
     async def _share(self) -> None:
         while True:

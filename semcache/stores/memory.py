@@ -78,6 +78,7 @@ class MemoryStore:
         self._claims: dict[str, tuple[float, int]] = {}  # ticket → (claimed at, tries)
         self._versions: dict[str, float] = {}
         self._spoken: dict[tuple[str, int], int] = {}  # (principal, bucket) → verdicts
+        self._tally: dict[str, int] = {}
         self._leases: dict[str, _Lease] = {}
         self._last_us = 0
 
@@ -421,6 +422,12 @@ class MemoryStore:
             slots = [self._slot(entry_id) for entry_id in ids]
             return [None if slot is None else slot.entry for slot in slots]
 
+    def tally(self, counts: Mapping[str, int], *, timeout: float) -> dict[str, int]:
+        with self._lock:
+            for label, number in counts.items():
+                self._tally[label] = self._tally.get(label, 0) + number
+            return dict(self._tally)
+
     def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         with self._lock:
             return sorted(self._versions.items(), key=lambda item: -item[1])
@@ -550,6 +557,9 @@ class AsyncMemoryStore:
 
     async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
         return self._store.get_many(ids, timeout=timeout)
+
+    async def tally(self, counts: Mapping[str, int], *, timeout: float) -> dict[str, int]:
+        return self._store.tally(counts, timeout=timeout)
 
     async def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         return self._store.versions(timeout=timeout)

@@ -161,6 +161,10 @@ class Operations:
         found = {entry.entry_id: entry for entry in self.decode(keys, replies)}
         return [found.get(entry_id) for entry_id in ids]
 
+    def tally(self, counts: Mapping[str, int]) -> Steps[dict[str, int]]:
+        found: dict[str, int] = yield self.plans.tally(counts)
+        return found
+
     def versions(self) -> Steps[list[tuple[str, float]]]:
         found: list[tuple[str, float]] = yield self.plans.versions()
         return found

@@ -483,6 +483,21 @@ class Plans:
         commands: list[Command] = [call("finish", [self.keys.refresh, self.keys.queued], GROUP, *pairs)]
         return Plan(commands, lambda replies: _nothing(check(replies[0])))
 
+    def tally(self, counts: Mapping[str, int]) -> Plan[dict[str, int]]:
+        """Add to the totals of a trial, and read them."""
+        key = self.keys.shadow
+        commands: list[Command] = [("HINCRBY", key, label, number) for label, number in counts.items()]
+        commands.append(("HGETALL", key))
+
+        def parse(replies: list[Any]) -> dict[str, int]:
+            for reply in replies:
+                check(reply)
+            found = replies[-1]
+            pairs = found.items() if isinstance(found, Mapping) else zip(found[::2], found[1::2], strict=True)
+            return {_text(label): int(number) for label, number in pairs}
+
+        return Plan(commands, parse)
+
     def versions(self) -> Plan[list[tuple[str, float]]]:
         """Model versions with the time of their last put, newest first."""
         commands: list[Command] = [("ZREVRANGE", self.keys.versions, 0, -1, "WITHSCORES")]

@@ -124,6 +124,9 @@ class RedisStore:
     def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
         return self._run(self._operations.get_many(ids), timeout)
 
+    def tally(self, counts: Mapping[str, int], *, timeout: float) -> dict[str, int]:
+        return self._run(self._operations.tally(counts), timeout)
+
     def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         return self._run(self._operations.versions(), timeout)
 
@@ -273,6 +276,9 @@ class AsyncRedisStore:
 
     async def get_many(self, ids: Sequence[str], *, timeout: float) -> list[Entry | None]:
         return await self._run(self._operations.get_many(ids), timeout)
+
+    async def tally(self, counts: Mapping[str, int], *, timeout: float) -> dict[str, int]:
+        return await self._run(self._operations.tally(counts), timeout)
 
     async def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         return await self._run(self._operations.versions(), timeout)
