@@ -200,6 +200,7 @@ class _Base:
             stored=core.metrics.counts("stored"),
             waited=core.metrics.counts("waited").get("waited", 0),
             failures=core.metrics.counts("failures"),
+            evictions=core.metrics.counts("evictions"),
             feedback=core.metrics.counts("feedback"),
             refreshes=core.metrics.counts("refreshes"),
             shadow=core.metrics.counts("shadow"),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -54,6 +54,21 @@ def weight(eviction: Eviction, *, tokens: float | None, latency_ms: float | None
         return 0.0
     saved = max(tokens or 1.0, 1.0) * max(latency_ms or 1.0, 1.0)
     return math.log2(saved / max(size, 1))
+
+
+def tokens_of(usage: Mapping[str, Any] | None) -> float | None:
+    """Return the tokens of an answer by its usage, however its provider names them; None if it doesn't tell."""
+    if not usage:
+        return None
+    total = usage.get("total_tokens")
+    if total is None:
+        parts = (
+            usage.get(name)
+            for name in ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
+        )
+        known = [part for part in parts if isinstance(part, int | float)]
+        total = sum(known) if known else None
+    return float(total) if isinstance(total, int | float) and math.isfinite(total) else None
 
 
 @dataclass(slots=True)
@@ -107,6 +122,17 @@ class Ranked(Generic[K]):
         kept = self._kept.get(name)
         if kept is not None:
             self._use(name, kept, uses)
+
+    def drop(self, name: K) -> None:
+        """Forget an entry that went by itself, but for how often it was used."""
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            self.size -= kept.size
+            self._remember(name, kept.count)
+
+    def limit(self, entries: int | None, size: int | None) -> None:
+        """Set the budget anew; the next put makes the room."""
+        self._most, self._most_size = entries, size
 
     def _use(self, name: K, kept: _Kept, uses: int) -> None:
         self._now += 1

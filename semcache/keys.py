@@ -17,7 +17,18 @@ _MAX_NAMESPACE = 200
 class Keys:
     """Key names of one namespace."""
 
-    __slots__ = ("gens", "log", "prefix", "queued", "refresh", "secret", "shadow", "versions", "withdrawn")
+    __slots__ = (
+        "_name",
+        "gens",
+        "log",
+        "prefix",
+        "queued",
+        "refresh",
+        "secret",
+        "shadow",
+        "versions",
+        "withdrawn",
+    )
 
     def __init__(self, namespace: str) -> None:
         if (
@@ -27,7 +38,8 @@ class Keys:
             raise ConfigurationError(
                 f"namespace is {namespace!r:.60}, expected 1 to {_MAX_NAMESPACE} bytes of text"
             )
-        self.prefix = f"semcache:{quote(namespace, safe='-._~')}:"
+        self._name = quote(namespace, safe="-._~")
+        self.prefix = f"semcache:{self._name}:"
         self.gens = self.prefix + "gens"
         self.log = self.prefix + "log"
         self.secret = self.prefix + "secret"
@@ -58,6 +70,10 @@ class Keys:
     def embedding(self, fingerprint: str, digest: str) -> str:
         """Key of one embedding in the shared embedding cache."""
         return f"{self.prefix}embedding:{fingerprint}:{digest}"
+
+    def budget(self, part: str) -> str:
+        """Key of a part of the namespace's budget; all parts lie in one slot."""
+        return f"{self.prefix}budget:{{{self._name}}}:{part}"
 
     def named(self, what: str, name: str) -> str:
         """Key of a lease, limit or budget."""

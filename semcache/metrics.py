@@ -22,6 +22,7 @@ class Stats:
         misses: By reason.
         stored: Puts by outcome.
         waited: Callers of get_or_compute whom another caller's call answered; neither hit nor miss.
+        evictions: Entries that this process's puts evicted, by the budget that was full (`entries`, `bytes`).
         failures: Failures that were swallowed, by kind.
         refreshes: Refreshes in the background by outcome: ``same`` or ``changed`` (answered again), ``elsewhere`` (another
             process is at it), ``refused`` (not stored), ``failed``, ``cancelled``, ``full`` (too many at once: not begun).
@@ -42,6 +43,7 @@ class Stats:
     stored: Mapping[str, int] = field(default_factory=dict)
     waited: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
+    evictions: Mapping[str, int] = field(default_factory=dict)
     feedback: Mapping[str, int] = field(default_factory=dict)
     refreshes: Mapping[str, int] = field(default_factory=dict)
     shadow: Mapping[str, int] = field(default_factory=dict)

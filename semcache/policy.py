@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from semcache.errors import ConfigurationError
+from semcache.eviction import EVICTIONS, Eviction
 from semcache.freshness import same_answer
 
 Durability = Literal["memory", "local", "replicas"]
@@ -73,6 +74,10 @@ class Policy:
             subject or segment: ``bypass``, or ``share`` with everybody. With a user or subject they are hers alone.
         unsure_ttl: Share of its ttl that an answer of confidence `min_confidence` gets, rising evenly to all of it at
             confidence 1, in [0, 1]; an answer of unknown confidence, or with a ttl of its own, isn't shortened.
+        budget_entries: Most entries that the namespace may hold, None for no limit; what is over it is evicted.
+        budget_bytes: Most bytes of entries (names and values of their fields), None for no limit.
+        eviction: Which entry goes first: ``lru``, ``lfu`` or ``cost`` (what saves fewest tokens × milliseconds per
+            byte), see `semcache.eviction`. All processes of a namespace need the same budget.
         single_flight: Whether concurrent callers with the same request share one call to the model.
         refresh_ahead: Share of its ttl, in [0, 1), past which a hit may have an entry answered again in the background, so
             that what is read often never expires; None for never. See `freshness.due`.
@@ -134,6 +139,9 @@ class Policy:
     time_bound_ttl: float = 60.0
     personal: Literal["bypass", "share"] = "bypass"
     unsure_ttl: float = 0.25
+    budget_entries: int | None = None
+    budget_bytes: int | None = None
+    eviction: Eviction = "lfu"
 
     def __post_init__(self) -> None:
         if self.threshold is not None:
@@ -192,9 +200,15 @@ class Policy:
             ("max_generations", 1000),
         ):
             _whole(name, getattr(self, name), least)
-        for name, least in (("max_semantic_chars", 0), ("max_index_bytes", 1)):
+        for name, least in (
+            ("max_semantic_chars", 0),
+            ("max_index_bytes", 1),
+            ("budget_entries", 1),
+            ("budget_bytes", 1),
+        ):
             _whole(name, getattr(self, name), least, none=True)
         _choice("mode", self.mode, ("serve", "shadow", "split"))
+        _choice("eviction", self.eviction, EVICTIONS)
         _choice("durability", self.durability, ("memory", "local", "replicas"))
         _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))
         _choice("personal", self.personal, ("bypass", "share"))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
+from semcache.eviction import Eviction
 from semcache.types import Embedding, Embeddings, Entry, FeedbackResult, Finding
 
 
@@ -216,6 +217,25 @@ class View:
     withdrawals: int = 0
 
 
+Uses: TypeAlias = Sequence[tuple[str, int]]
+"""Entries that were served, each with how often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a namespace may hold.
+
+    Attributes:
+        entries: Most entries, None for no limit.
+        size: Most bytes of entries, None for no limit.
+        eviction: Which entry goes first, see `eviction`.
+    """
+
+    entries: int | None
+    size: int | None
+    eviction: Eviction
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """An entry about to be stored; the store adds revision, clock and blocked texts.
@@ -231,6 +251,10 @@ class Draft:
         cost: JSON with what the answer cost: usage and latency.
         lease: Holder of the lease that ends with this put, empty for none.
         stretch: Factor on the ttl that is in `ttl` already, for the next refresh.
+        budget: What the namespace may hold; None for no limit.
+        saves: Tokens and milliseconds that a hit saves, None for what isn't known.
+        spare: Bytes that the entry will grow by.
+        uses: Uses of entries that the store hasn't been told of, where there is a budget.
     """
 
     entry_id: str
@@ -254,6 +278,10 @@ class Draft:
     cost: str = ""
     lease: str = ""
     stretch: float = 1.0
+    budget: Budget | None = None
+    saves: tuple[float | None, float | None] = (None, None)
+    spare: int = 0
+    uses: Uses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,11 +333,18 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class PutReply:
-    """What the store said to a draft: outcome as in `reasons.STORE_OUTCOMES`."""
+    """What the store said to a draft: outcome as in `reasons.STORE_OUTCOMES`.
+
+    Attributes:
+        written: Whether the entry is in the store, served or not.
+        evicted: Why entries went to make room: ``entries`` or ``bytes``, once for each.
+    """
 
     outcome: str
     revision: int
     time_us: int
+    written: bool = False
+    evicted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,9 +369,9 @@ class Change:
 
     Attributes:
         sequence: Counts up by one; a jump means that records were lost.
-        op: ``add``, ``withdraw``, ``tag`` or ``clear``.
+        op: ``add``, ``withdraw``, ``evict``, ``tag`` or ``clear``.
         epoch: The store's epoch when it was written.
-        entry_id, scope, fingerprint: The entry, for ``add`` and ``withdraw``.
+        entry_id, scope, fingerprint: The entry, for ``add``, ``withdraw`` and ``evict``.
         expires_at: Seconds since the Unix epoch, None for never.
         names: Generations that were raised, for ``tag``.
         mark: As in `Position`.
@@ -588,7 +623,13 @@ class Store(Protocol):
         """Return ``<model>/<version>``, percent-encoded, with the time of the last put, newest first."""
         ...
 
-    def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+    def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
+        """Tell the namespace's accounts which entries were served; one that has none is left alone."""
+        ...
+
+    def sweep(
+        self, *, lease: float, keep: float, generations: int, budget: Budget | None = None, timeout: float
+    ) -> Swept:
         """Clean up under a lease of so many seconds; several round trips."""
         ...
 
@@ -674,7 +715,11 @@ class AsyncStore(Protocol):
 
     async def versions(self, *, timeout: float) -> list[tuple[str, float]]: ...
 
-    async def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept: ...
+    async def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None: ...
+
+    async def sweep(
+        self, *, lease: float, keep: float, generations: int, budget: Budget | None = None, timeout: float
+    ) -> Swept: ...
 
     async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]: ...
 

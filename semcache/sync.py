@@ -50,6 +50,7 @@ class Follower:
         yield from self._attach_late()
         yield from self._queue_stale()
         yield from self._core.report()
+        yield from self._core.note_uses()
         changes: list[Change] = yield Ask("changes", (at.sequence,), {"count": BATCH, "block": BLOCK})
         if not changes:
             yield from self._check_position(at)
@@ -130,6 +131,7 @@ class Follower:
         core = self._core
         if any(change.op in ("tag", "clear") for change in changes):
             core.local.drop()
+        changes = self._drop_evicted(changes)
         if any(change.op != "add" for change in changes):
             core.flights.ground()
             yield from core.count_withdrawals()
@@ -150,6 +152,14 @@ class Follower:
         for scope_id, members in wanted.items():
             blobs = yield Ask("embeddings", ([name for name, _ in members],), {"timeout": 5.0})
             yield Compute(lambda s=scope_id, m=members, b=blobs: core.add_rows(s, m, b))  # type: ignore[misc]
+
+    def _drop_evicted(self, changes: Sequence[Change]) -> list[Change]:
+        """Forget the rows of what made room; returns the other changes."""
+        index = self._core.index
+        for change in changes:
+            if change.op == "evict" and index is not None:
+                index.remove(change.scope, [change.entry_id])
+        return [change for change in changes if change.op != "evict"]
 
     def lost(self) -> None:
         """The connection broke: what happens meanwhile is found out by position."""

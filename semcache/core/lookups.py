@@ -66,6 +66,8 @@ class Lookups(Rows):
             return None
         hit = self._hit(request, identity, Verdict(Candidate(entry, 1.0), None), "exact", now, "local", None)
         self.metrics.hit("exact", "local", self.clock() - started)
+        if self.usage is not None:
+            self.usage.note(hit.entry_id)
         return hit
 
     def lookup(self, request: CacheRequest) -> Steps[Decision]:
@@ -80,6 +82,8 @@ class Lookups(Rows):
     def _count(self, decision: Decision, seconds: float) -> None:
         if isinstance(decision, Hit):
             self.metrics.hit(decision.match, decision.tier, seconds)
+            if self.usage is not None:
+                self.usage.note(decision.entry_id)
         else:
             self.metrics.miss(decision.reason, seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from semcache import admission, scope
@@ -13,6 +14,7 @@ from semcache.errors import (
     EncoderError,
     StoreUnavailableError,
 )
+from semcache.eviction import tokens_of
 from semcache.leases import Lease
 from semcache.protocols import Draft, LateEmbedding, PutReply
 from semcache.requests import encode_request
@@ -100,12 +102,16 @@ class Puts(Rows):
             if not self.epoch:
                 yield from self._read(look, (), None)
             draft = self._draft(identity, request, data, fence, given, embedding, lease, stretch)
+            if self.budget is not None:
+                draft = self._budgeted(draft, response, late)
             reply = yield from self._send(identity, draft, embedding)
             if reply.outcome == "old_fence" and fence is None:
                 # Our idea of the epoch was old; nothing about the answer is.
                 yield from self._read(look, (), None)
                 identity = look.identity = yield from self._identify(request, look.left)
                 draft = self._draft(identity, request, data, fence, given, embedding, lease, stretch)
+                if self.budget is not None:
+                    draft = self._budgeted(draft, response, late)
                 reply = yield from self._send(identity, draft, embedding)
         except (StoreUnavailableError, TimeoutError) as error:
             reason = self._failure(error, look)
@@ -114,6 +120,8 @@ class Puts(Rows):
         if lease is not None and self.keeper is not None and identity.entry_id == lease.entry_id:
             self.keeper.ended(lease)
         self.local.drop(identity.entry_id)
+        for why in reply.evicted:
+            self.metrics.count("evictions", why)
         if reply.outcome not in ("stored", "replaced"):
             return Stored(reply.outcome)
         if late:
@@ -193,6 +201,16 @@ class Puts(Rows):
             request=encode_request(request, keep_all=self.policy.keep_requests),
             lease=lease.holder if lease is not None else "",
             stretch=stretch,
+        )
+
+    def _budgeted(self, draft: Draft, response: Response, late: bool) -> Draft:
+        """Add what the budget's accounts need to know."""
+        return replace(
+            draft,
+            budget=self.budget,
+            saves=(tokens_of(response.usage), response.latency_ms),
+            spare=len("embedding") + 2 * self.encoder.dim + len(self.fingerprint) if late else 0,
+            uses=self.usage.take() if self.usage is not None else (),
         )
 
     def _jittered(self, ttl: float | None, digest: str) -> float | None:

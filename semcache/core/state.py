@@ -26,7 +26,7 @@ from semcache.flights import Flights
 from semcache.local import LocalCopies
 from semcache.metrics import Metrics
 from semcache.policy import Policy
-from semcache.protocols import LateEmbedding, Matcher, Position, Stale, Verifier, View
+from semcache.protocols import Budget, LateEmbedding, Matcher, Position, Stale, Verifier, View
 from semcache.steps import Ask, Steps
 from semcache.types import (
     CacheRequest,
@@ -36,6 +36,7 @@ from semcache.types import (
     Hit,
     Match,
 )
+from semcache.usage import Usage
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +127,9 @@ class State:
         self.reported: Counter[str] = Counter()  # what the namespace's totals of the trial know already
         self.keeper: LeaseKeeper | None = None  # of leases on calling the model; None where there are none
         self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
+        limited = policy.budget_entries is not None or policy.budget_bytes is not None
+        self.budget = Budget(policy.budget_entries, policy.budget_bytes, policy.eviction) if limited else None
+        self.usage = Usage() if limited else None
         self.breaker = Breaker(policy.breaker_failures, policy.breaker_reset, self.clock)
         self.index: VectorIndex | None = None
         self.loaded: OrderedDict[str, int] = OrderedDict()  # scope → which load it was, 0 while it goes on
@@ -417,6 +421,14 @@ class State:
             return secrets.sign(serving, self.namespace, self._secrets)
 
         return make
+
+    def note_uses(self) -> Steps[None]:
+        """Tell the store which entries were served, for the budget's accounts."""
+        if self.usage is None or self.budget is None:
+            return
+        uses = self.usage.take()
+        if uses:
+            yield self._ask("note_uses", uses, self.budget, timeout=1.0)
 
     def pseudonym(self, text: str) -> Steps[str]:
         """Return what stands for a text in this namespace."""

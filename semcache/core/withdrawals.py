@@ -173,7 +173,12 @@ class Withdrawals(State):
         """Return what a sweep needs to know."""
         policy = self.policy
         lease = max(policy.sweep_every * 0.9, 1.0)
-        return {"lease": lease, "keep": policy.tombstone_ttl, "generations": policy.max_generations}
+        return {
+            "lease": lease,
+            "keep": policy.tombstone_ttl,
+            "generations": policy.max_generations,
+            "budget": self.budget,
+        }
 
     def reachable(self, ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
         """Return what the server says of itself, nothing if it can't be reached."""

@@ -5,6 +5,7 @@ It keeps the same promises as Redis for one process and loses everything when th
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from bisect import bisect_right
@@ -13,8 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from semcache.codec import decode_response
 from semcache.decision import Clock, liveness
+from semcache.eviction import Ranked, weight
 from semcache.feedback import Complaint, consequence, distinct_raters
 from semcache.protocols import (
+    Budget,
     Change,
     Claim,
     Claimed,
@@ -27,9 +30,11 @@ from semcache.protocols import (
     Stale,
     Swept,
     Tombstone,
+    Uses,
     View,
     Withdrawn,
 )
+from semcache.stores.drafts import size_of
 from semcache.stores.plans import MAX_BLOCKED, MAX_LOG, MAX_OBSERVATIONS, MAX_QUEUED, new_epoch
 from semcache.types import Entry, FeedbackResult, Fence
 
@@ -81,6 +86,8 @@ class MemoryStore:
         self._tally: dict[str, int] = {}
         self._leases: dict[str, _Lease] = {}
         self._last_us = 0
+        self._accounts: Ranked[str] | None = None
+        self._ends: list[tuple[float, str]] = []  # heap of expiries, where there is a budget
 
     def _now_us(self) -> int:
         # Strictly rising, so that of two events one is always first.
@@ -132,6 +139,12 @@ class MemoryStore:
                 return PutReply("tombstone", 0, now)
             if old is not None and old.state == "live" and old.fence.time_us > fence:
                 return PutReply("old_fence", old.revision, now)
+            evicted: tuple[str, ...] = ()
+            if draft.budget is not None:
+                room = self._make_room(draft, draft.budget)
+                if room is None:
+                    return PutReply("too_large", 0, now)
+                evicted = room
             revision = now if old is None else max(now, old.revision + 1)
             slot.entry = Entry(
                 entry_id=draft.entry_id,
@@ -161,7 +174,44 @@ class MemoryStore:
             stale = draft.epoch != self._epoch or any(
                 fence <= self._generations.get(t, 0) for t in draft.all_tags
             )
-            return PutReply("old_fence" if stale else "stored" if old is None else "replaced", revision, now)
+            outcome = "old_fence" if stale else "stored" if old is None else "replaced"
+            return PutReply(outcome, revision, now, True, evicted)
+
+    def _make_room(self, draft: Draft, budget: Budget) -> tuple[str, ...] | None:
+        """Evict what is over the budget; returns why, once for each, None if the entry is larger than all of it."""
+        if self._accounts is None:
+            self._accounts = Ranked(entries=None, eviction=budget.eviction)
+            for entry_id, slot in self._slots.items():
+                if slot.entry is not None and entry_id != draft.entry_id:
+                    self._accounts.put(entry_id, len(slot.entry.prompt) + len(slot.entry.response.text))
+        accounts = self._accounts
+        accounts.limit(budget.entries, budget.size)
+        for entry_id, uses in draft.uses:
+            accounts.touch(entry_id, uses)
+        while self._ends and self._ends[0][0] <= self._clock():
+            _, entry_id = heapq.heappop(self._ends)
+            known = self._slot(entry_id)
+            if known is None or known.entry is None:
+                accounts.drop(entry_id)
+        size = size_of(draft)
+        saved = weight(budget.eviction, tokens=draft.saves[0], latency_ms=draft.saves[1], size=size)
+        gone = accounts.put(draft.entry_id, size, saved)
+        if gone is None:
+            return None
+        for entry_id in gone:
+            slot = self._slots[entry_id]
+            scope = "" if slot.entry is None else slot.entry.scope
+            slot.entry, slot.embedding, slot.gone_at = None, None, None
+            self._note("evict", entry_id, scope)
+        if draft.keep is not None:
+            heapq.heappush(self._ends, (self._clock() + draft.keep, draft.entry_id))
+        return ("entries" if budget.entries is not None else "bytes",) * len(gone)
+
+    def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
+        with self._lock:
+            if self._accounts is not None:
+                for entry_id, count in uses:
+                    self._accounts.touch(entry_id, count)
 
     def _lease(self, entry_id: str) -> _Lease | None:
         lease = self._leases.get(entry_id)
@@ -432,7 +482,9 @@ class MemoryStore:
         with self._lock:
             return sorted(self._versions.items(), key=lambda item: -item[1])
 
-    def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+    def sweep(
+        self, *, lease: float, keep: float, generations: int, budget: Budget | None = None, timeout: float
+    ) -> Swept:
         with self._lock:
             gone = [
                 i
@@ -564,8 +616,15 @@ class AsyncMemoryStore:
     async def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         return self._store.versions(timeout=timeout)
 
-    async def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
-        return self._store.sweep(lease=lease, keep=keep, generations=generations, timeout=timeout)
+    async def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
+        self._store.note_uses(uses, budget, timeout=timeout)
+
+    async def sweep(
+        self, *, lease: float, keep: float, generations: int, budget: Budget | None = None, timeout: float
+    ) -> Swept:
+        return self._store.sweep(
+            lease=lease, keep=keep, generations=generations, budget=budget, timeout=timeout
+        )
 
     async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         return self._store.tombstones(limit=limit, timeout=timeout)

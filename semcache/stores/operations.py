@@ -6,6 +6,7 @@ Most operations are one plan. Those that need a second say why.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -15,6 +16,7 @@ from semcache.decision import Clock, liveness
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
 from semcache.protocols import (
+    Budget,
     Change,
     Claim,
     Claimed,
@@ -27,10 +29,12 @@ from semcache.protocols import (
     Stale,
     Swept,
     Tombstone,
+    Uses,
     View,
     Withdrawn,
 )
-from semcache.stores.plans import Plan, Plans
+from semcache.stores.budget import BudgetPlans, Room
+from semcache.stores.plans import Command, Plan, Plans, check
 from semcache.types import Entry, FeedbackResult
 
 T = TypeVar("T")
@@ -44,6 +48,8 @@ class Operations:
     def __init__(self, namespace: str, *, cluster: bool = False) -> None:
         self.keys = Keys(namespace)
         self.plans = Plans(self.keys, cluster=cluster)
+        self.budget = BudgetPlans(self.keys)
+        self._cluster = cluster
 
     def read(self, ids: Sequence[str], tags: Sequence[str], embedding: tuple[str, str] | None) -> Steps[View]:
         view: View = yield self.plans.read(ids, tags, embedding)
@@ -59,6 +65,8 @@ class Operations:
         return view
 
     def put(self, draft: Draft) -> Steps[PutReply]:
+        if draft.budget is not None:
+            return (yield from self._put_within(draft, draft.budget))
         reply: PutReply = yield self.plans.put(draft)
         return reply
 
@@ -72,6 +80,62 @@ class Operations:
 
     def release(self, leases: Sequence[tuple[str, str]], unshared: float | None) -> Steps[None]:
         yield self.plans.release(leases, unshared)
+
+    def _put_within(self, draft: Draft, budget: Budget) -> Steps[PutReply]:
+        """Make room, then store: what is evicted lies in other slots, and must be gone before."""
+        room: Room = yield self.budget.reserve(draft, budget)
+        gone = yield from self._evict(room)
+        if room.outcome != "reserved":
+            left = [*gone, *self.plans.end_lease(draft)]
+            if left:
+                yield Plan(left, lambda replies: [check(reply) for reply in replies])
+            return PutReply(room.outcome, 0, int(room.stamp))
+        stored = self.budget.stored(room, draft)
+        # What replaces another is said to be there once that is known: if it is refused, the other still is.
+        at_once = not self._cluster and not room.replaced
+        if at_once:
+            gone.append(stored)
+        reply: PutReply = yield self.plans.put(draft, also=gone, until_us=room.until_us)
+        if not reply.written:
+            yield self.budget.take_back(room, draft.entry_id)
+        elif not at_once:
+            yield Plan([stored], lambda replies: [check(reply) for reply in replies])
+        return replace(reply, evicted=tuple(why for _, why in room.leaving if why in ("entries", "bytes")))
+
+    def _evict(self, room: Room) -> Steps[list[Command]]:
+        """Delete what is leaving; returns the commands that say so, to be sent with whatever comes next."""
+        if not room.leaving:
+            return []
+        deleted: list[tuple[str, str, str]] = yield self.budget.evict(room)
+        told = [self.budget.settled(room)]
+        for entry_id, scope, fingerprint in deleted:
+            if fingerprint:
+                told.append(self.budget.forget_member(entry_id, scope, fingerprint))
+            told.append(self.plans.evicted(entry_id, scope))
+        return told
+
+    def note_uses(self, uses: Uses, budget: Budget) -> Steps[None]:
+        yield self.budget.use(uses, budget)
+
+    def budget_facts(self) -> Steps[dict[str, str]]:
+        found: dict[str, str] = yield self.budget.facts()
+        return found
+
+    def adopt(self, keys: Sequence[bytes], budget: Budget) -> Steps[int]:
+        """Give accounts to those of the scanned entries that have none: they were stored without a budget."""
+        unknown: list[str] = yield self.budget.unknown([self.keys.entry_id(key.decode()) for key in keys])
+        if not unknown:
+            return 0
+        weighed: list[tuple[str, int, int]] = yield self.budget.weigh(unknown)
+        if weighed:
+            rooms: list[Room] = yield self.budget.adopt(weighed, budget, time.time())
+            for (entry_id, size, _), room in zip(weighed, rooms, strict=True):
+                if room.outcome != "reserved":  # there is no room for it
+                    room = replace(room, leaving=(*room.leaving, (entry_id, room.outcome)))
+                gone = yield from self._evict(room)
+                gone.append(self.budget.adopted(room, entry_id, size))
+                yield Plan(gone, lambda replies: [check(reply) for reply in replies])
+        return len(weighed)
 
     def put_embedding(self, fingerprint: str, digest: str, data: bytes, ttl: float) -> Steps[None]:
         yield self.plans.put_embedding(fingerprint, digest, data, ttl)

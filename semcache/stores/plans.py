@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from hiredis import pack_command
 
-from semcache.codec import FIELDS, decode_entry, decode_response, encode_tags, entry_fields
+from semcache.codec import FIELDS, decode_entry, decode_response, encode_tags
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
 from semcache.protocols import (
@@ -36,6 +36,7 @@ from semcache.protocols import (
     View,
     Withdrawn,
 )
+from semcache.stores.drafts import fields_of
 from semcache.types import Entry, FeedbackResult
 
 T = TypeVar("T")
@@ -89,6 +90,7 @@ def script_by_sha(sha: str) -> Script | None:
     names = (
         "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback", "compact",
         "aside", "claim", "extend", "release", "queue", "finish",
+        "reserve", "evict", "settle", "weigh",
     )  # fmt: skip
     return next((script(name) for name in names if script(name).sha == sha), None)
 
@@ -220,31 +222,24 @@ class Plans:
 
     # writing
 
-    def put(self, draft: Draft) -> Plan[PutReply]:
-        """The entry's truth in one script; then its hints, members and log, in the same round trip."""
+    def put(
+        self, draft: Draft, *, also: Sequence[Command] = (), until_us: int | None = None
+    ) -> Plan[PutReply]:
+        """The entry's truth in one script; then its hints, members and log, in the same round trip.
+
+        Args:
+            also: Commands to send after the script, in the same round trip.
+            until_us: The store's clock after which the entry isn't stored any more; None for never.
+        """
         keys = self.keys
         entry = keys.entry(draft.entry_id)
-        pairs = entry_fields(
-            entry_id=draft.entry_id,
-            scope=draft.scope,
-            prompt=draft.prompt,
-            response=draft.response,
-            tags=draft.tags,
-            confidence=draft.confidence,
-            kind=draft.kind,
-            embedding=draft.embedding,
-            fingerprint=draft.fingerprint,
-            obeys=draft.all_tags,
-            extra={
-                **({"request": draft.request} if draft.request else {}),
-                **({"stretch": repr(draft.stretch)} if draft.stretch != 1.0 else {}),
-            },
-        )
+        pairs = fields_of(draft)
         beside = [entry, *(keys.beside(what, draft.entry_id) for what in ("tomb", "downs", "blocked"))]
         commands: list[Command] = [
             call("put", beside, draft.epoch, "" if draft.fence_us is None else draft.fence_us,
-                 _ms(draft.ttl), _ms(draft.keep), *pairs)
+                 _ms(draft.ttl), _ms(draft.keep), "" if until_us is None else until_us, *pairs)
         ]  # fmt: skip
+        commands += also
         expires = "inf" if draft.expires_at is None else repr(draft.expires_at)
         if draft.embedding is not None:
             members = keys.members(draft.fingerprint, draft.scope)
@@ -260,11 +255,7 @@ class Plans:
             self._log("add", draft.epoch, draft.entry_id, draft.scope, fingerprint, expires),
             call("announced", [entry]),
             ("ZADD", keys.versions, repr(draft.now), draft.entry_id.rsplit("/", 1)[0]),
-            *(
-                [call("release", [keys.beside("lease", draft.entry_id)], draft.lease, "")]
-                if draft.lease
-                else ()
-            ),
+            *self.end_lease(draft),
             *self._generations(draft.all_tags),
         ]
 
@@ -277,9 +268,10 @@ class Plans:
                 draft.fence_us <= floor or any(draft.fence_us <= when for when in generations.values())
             )
             word = _text(outcome)
-            if word in ("stored", "replaced") and (stale or epoch != draft.epoch):
+            written = word in ("stored", "replaced")
+            if written and (stale or epoch != draft.epoch):
                 word = "old_fence"
-            return PutReply(word, int(revision), int(time_us))
+            return PutReply(word, int(revision), int(time_us), written)
 
         return Plan(commands, parse)
 
@@ -595,6 +587,16 @@ class Plans:
         now = f"{time.time():.6f}"
         commands: list[Command] = [("ZADD", self.keys.withdrawn, now, entry_id) for entry_id in ids]
         return [*commands, ("ZREMRANGEBYRANK", self.keys.withdrawn, 0, -MAX_LISTED - 1)]
+
+    def end_lease(self, draft: Draft) -> list[Command]:
+        """Return the command that ends the lease which a draft ends, if it ends one."""
+        if not draft.lease:
+            return []
+        return [call("release", [self.keys.beside("lease", draft.entry_id)], draft.lease, "")]
+
+    def evicted(self, entry_id: str, scope: str) -> Command:
+        """Return the command that tells the log of an evicted entry."""
+        return self._log("evict", "", entry_id, scope)
 
     def _log(
         self,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from semcache.protocols import (
+    Budget,
     Change,
     Claim,
     Claimed,
@@ -21,6 +22,7 @@ from semcache.protocols import (
     Stale,
     Swept,
     Tombstone,
+    Uses,
     View,
     Withdrawn,
 )
@@ -130,7 +132,12 @@ class RedisStore:
     def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         return self._run(self._operations.versions(), timeout)
 
-    def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+    def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
+        self._run(self._operations.note_uses(uses, budget), timeout)
+
+    def sweep(
+        self, *, lease: float, keep: float, generations: int, budget: Budget | None = None, timeout: float
+    ) -> Swept:
         holder = self._holder
         done = self._run(self._operations.lead_sweep(holder, lease, keep, generations), timeout)
         if not done.leader:
@@ -138,6 +145,8 @@ class RedisStore:
         announced = 0
         for keys in self._key_batches(500):
             announced += self._run(self._operations.announce_left(keys), timeout)
+            if budget is not None:
+                self._run(self._operations.adopt(keys, budget), timeout)
         return replace(done, announced=announced)
 
     def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
@@ -166,7 +175,8 @@ class RedisStore:
         return self._operations.decode(keys, replies)
 
     def info(self, *, timeout: float) -> Mapping[str, str]:
-        return server_facts(_node_info(self._info()))
+        facts = server_facts(_node_info(self._info()))
+        return facts | self._run(self._operations.budget_facts(), timeout)
 
     def _info(self) -> Mapping[str, Any]:
         try:
@@ -283,7 +293,12 @@ class AsyncRedisStore:
     async def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         return await self._run(self._operations.versions(), timeout)
 
-    async def sweep(self, *, lease: float, keep: float, generations: int, timeout: float) -> Swept:
+    async def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
+        await self._run(self._operations.note_uses(uses, budget), timeout)
+
+    async def sweep(
+        self, *, lease: float, keep: float, generations: int, budget: Budget | None = None, timeout: float
+    ) -> Swept:
         holder = self._holder
         done = await self._run(self._operations.lead_sweep(holder, lease, keep, generations), timeout)
         if not done.leader:
@@ -291,6 +306,8 @@ class AsyncRedisStore:
         announced = 0
         async for keys in self._key_batches(500):
             announced += await self._run(self._operations.announce_left(keys), timeout)
+            if budget is not None:
+                await self._run(self._operations.adopt(keys, budget), timeout)
         return replace(done, announced=announced)
 
     async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
@@ -319,7 +336,8 @@ class AsyncRedisStore:
         return self._operations.decode(keys, replies)
 
     async def info(self, *, timeout: float) -> Mapping[str, str]:
-        return server_facts(_node_info(await self._info()))
+        facts = server_facts(_node_info(await self._info()))
+        return facts | await self._run(self._operations.budget_facts(), timeout)
 
     async def _info(self) -> Mapping[str, Any]:
         try:
