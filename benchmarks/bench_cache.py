@@ -1,6 +1,6 @@
 """What the cache costs beside a bare GET and beside the encoder: ratios in one run.
 
-    python benchmarks/bench_cache.py [--rounds 2000] [--entries 20000] [--json]
+    python benchmarks/bench_cache.py [--rounds 2000] [--entries 20000] [--only semantic] [--json]
 
 Everything runs against an embedded server over its unix socket. Latencies are of whole calls as an
 application makes them, from one thread, unless a row says otherwise.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import gzip
 import json
 import os
 import platform
@@ -29,9 +30,13 @@ from semcache.stores.embedded import EmbeddedServer
 from semcache.testing import HashEncoder
 from semcache.verify import ThresholdMatcher
 
+DATA = Path(os.environ.get("SEMCACHE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 DIM = 512
 ANSWER = "An answer of a thousand characters. " * 28
 SYSTEM = [{"role": "system", "content": "You are the help desk of a shop. " * 32}]  # about 1 KB
+
+
+PARTS = ("exact", "semantic", "scopes", "stampede", "invalidation")
 
 
 def percentiles(act: Callable[[], Any], rounds: int) -> dict[str, float]:
@@ -116,28 +121,65 @@ def exact_hits(server: EmbeddedServer, rounds: int) -> dict[str, Any]:
     return {"us": rows, "ratios": ratios}
 
 
+def random_questions(entries: int) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Vectors without any structure: the hardest case for a graph, and no encoder."""
+    settings = {"encoder": NearEncoder(), "matcher": ThresholdMatcher(0.9)}
+    return settings, [f"question {n}" for n in range(entries)], [f"near question {n}" for n in range(64)]
+
+
+def real_questions(entries: int) -> tuple[dict[str, Any], list[str], list[str]] | None:
+    """Questions that people asked, by the bundled encoder and its matcher; None without the evaluation data."""
+    if not (DATA / "pairs_qqp.jsonl.gz").exists():
+        return None
+    stored: dict[str, None] = {}
+    asked = []
+    with gzip.open(DATA / "pairs_qqp.jsonl.gz", "rt") as lines:
+        for line in lines:
+            row = json.loads(line)
+            if row["same"] and row["a"] not in stored:
+                asked.append(row["b"])
+            stored[row["a"]] = None
+            if len(stored) == entries:
+                break
+    return {"encoder": BundledEncoder()}, list(stored), asked
+
+
 def semantic_hits(server: EmbeddedServer, rounds: int, entries: int) -> dict[str, Any]:
     """Everything of a semantic hit but the encoder: the text's embedding is in the process already."""
-    cache = open_cache(server, "semantic", policy=Policy(local_bound=0.0, deadline=30.0))
-    requests = [CacheRequest(f"near question {number}", model="m") for number in range(64)]
-    started = time.perf_counter()
-    for number in range(entries):
-        cache.put(CacheRequest(f"question {number}", model="m"), ANSWER)
-    filled = time.perf_counter() - started
-    started = time.perf_counter()
-    settle(lambda: [cache.lookup(request) for request in requests])
-    settled = time.perf_counter() - started
-    hits = [isinstance(cache.lookup(request), Hit) for request in requests]
-    turn = iter(range(10**9))
-    row = percentiles(lambda: cache.lookup(requests[next(turn) % len(requests)]), rounds)
-    cache.close()
-    return {
-        "us": row,
-        "entries": entries,
-        "puts_per_s": round(entries / filled),
-        "settled_after_s": round(settled, 1),
-        "hits": f"{sum(hits)}/{len(hits)}",
-    }
+    found = {}
+    for name, made in (("random", random_questions(entries)), ("real", real_questions(entries))):
+        if made is None:
+            found[name] = f"not measured: {DATA} isn't there; set SEMCACHE_DATA"
+            continue
+        settings, stored, asked = made
+        policy = Policy(local_bound=0.0, deadline=30.0)
+        cache = open_cache(server, f"semantic-{name}", policy=policy, **settings)
+        started = time.perf_counter()
+        for text in stored:
+            cache.put(CacheRequest(text, model="m"), ANSWER)
+        filled = time.perf_counter() - started
+        requests = [CacheRequest(text, model="m") for text in asked[:400]]
+        requests = [r for r in requests if isinstance(h := cache.lookup(r), Hit) and h.match == "semantic"][
+            :64
+        ]
+        started = time.perf_counter()
+        settle(lambda c=cache, r=requests: [c.lookup(request) for request in r])  # type: ignore[misc]
+        settled = time.perf_counter() - started
+        hits = [isinstance(cache.lookup(request), Hit) for request in requests]
+        turn = iter(range(10**9))
+        row = percentiles(
+            lambda c=cache, r=requests, t=turn: c.lookup(r[next(t) % len(r)]),  # type: ignore[misc]
+            rounds,
+        )
+        cache.close()
+        found[name] = {
+            "us": row,
+            "entries": len(stored),
+            "puts_per_s": round(len(stored) / filled),
+            "settled_after_s": round(settled, 1),
+            "hits": f"{sum(hits)}/{len(hits)}",
+        }
+    return found
 
 
 def many_scopes(server: EmbeddedServer, rounds: int) -> dict[str, Any]:
@@ -211,18 +253,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--entries", type=int, default=20_000)
     parser.add_argument("--tagged", type=int, default=100_000)
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure only this; may be repeated")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     gc.disable()
     with tempfile.TemporaryDirectory() as folder, EmbeddedServer.open(Path(folder) / "data") as server:
+        parts: dict[str, Callable[[], Any]] = {
+            "exact": lambda: exact_hits(server, options.rounds),
+            "semantic": lambda: semantic_hits(server, options.rounds, options.entries),
+            "scopes": lambda: many_scopes(server, options.rounds),
+            "stampede": lambda: asyncio.run(stampede(server)),
+            "invalidation": lambda: invalidation(server, options.tagged),
+        }
         report = {
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
             "sizes": f"answer {len(ANSWER)} characters, system prompt {len(SYSTEM[0]['content'])}, dim {DIM}",
-            "exact": exact_hits(server, options.rounds),
-            "semantic": semantic_hits(server, options.rounds, options.entries),
-            "scopes": many_scopes(server, options.rounds),
-            "stampede": asyncio.run(stampede(server)),
-            "invalidation": invalidation(server, options.tagged),
+            **{name: parts[name]() for name in options.only or PARTS},
         }
     if options.json:
         print(json.dumps(report))
