@@ -5,26 +5,33 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 
 class Flight:
     """One call to the model that others may wait for."""
 
-    __slots__ = ("_on_loops", "future", "key")
+    __slots__ = ("_boards", "future", "key")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.future: Future[Any] = Future()
-        self._on_loops: dict[asyncio.AbstractEventLoop, asyncio.Future[Any]] = {}
+        self._boards: dict[asyncio.AbstractEventLoop, _Board] = {}
 
-    def on_this_loop(self) -> asyncio.Future[Any]:
-        """Return the flight's future for the running event loop, one for all who wait there."""
+    def seat(self, timeout: float) -> asyncio.Future[Any]:
+        """Return a future of one caller's own on the running event loop; she may cancel it.
+
+        It ends in `TimeoutError` at the latest after so many seconds: everybody on one event loop waits for
+        one timer, that of who boarded first.
+        """
         loop = asyncio.get_running_loop()
-        future = self._on_loops.get(loop)
-        if future is None:
-            future = self._on_loops[loop] = asyncio.wrap_future(self.future, loop=loop)
-        return future
+        board = self._boards.get(loop)
+        if board is None or board.closed:
+            board = self._boards[loop] = _Board(loop, self.future, timeout)
+        seat = loop.create_future()
+        board.seats.append(seat)
+        return seat
 
     def land(self, result: Any) -> None:
         """Give the result to whoever waits."""
@@ -33,6 +40,39 @@ class Flight:
     def fail(self) -> None:
         """Tell whoever waits that there is no result; it isn't theirs to raise."""
         self.future.set_result(None)
+
+
+class _Board:
+    """Who waits for a flight on one event loop."""
+
+    __slots__ = ("_loop", "_timer", "closed", "seats")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, flight: Future[Any], timeout: float) -> None:
+        self.seats: list[asyncio.Future[Any]] = []
+        self.closed = False
+        self._loop = loop
+        self._timer = loop.call_later(timeout, self._give_up)
+        flight.add_done_callback(self._arrived)
+
+    def _arrived(self, flight: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the loop was closed: nobody waits there
+            self._loop.call_soon_threadsafe(self._land, flight)
+
+    def _land(self, flight: Future[Any]) -> None:
+        self._timer.cancel()
+        self.closed = True
+        result = flight.result()
+        for seat in self.seats:
+            if not seat.done():
+                seat.set_result(result)
+        self.seats.clear()
+
+    def _give_up(self) -> None:
+        self.closed = True
+        for seat in self.seats:
+            if not seat.done():
+                seat.set_exception(TimeoutError())
+        self.seats.clear()
 
 
 class Flights:

@@ -122,7 +122,7 @@ async def perform_async(step: Step, store: Any) -> Any:
         await _in_turn()
         return result
     if isinstance(step, Board):
-        return await _patiently(step.flight.on_this_loop(), step.timeout)
+        return await step.flight.seat(step.timeout)
     if isinstance(step, Compute):
         return await asyncio.to_thread(step.work)
     if inspect.iscoroutinefunction(step.call):

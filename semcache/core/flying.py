@@ -59,7 +59,7 @@ class Flying(Refreshing):
                 break
             if answer is not None:
                 self.metrics.count("waited", "waited")
-                return replace(answer, stored=None, shared=answer.put, waited=True)
+                return answer
         # Two leaders failed, or one takes too long: ask for ourselves, so that nobody queues behind a failing model.
         return (yield from self._lead(request, call_model, given))
 
@@ -94,7 +94,7 @@ class Flying(Refreshing):
             flight.fail()
             raise
         self.flights.done(flight)
-        flight.land(answer)
+        flight.land(replace(answer, stored=None, shared=answer.put, waited=True))
         return answer
 
     def _lead(

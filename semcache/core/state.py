@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 MAX_MIRROR = 100_000
 MAX_RECENT = 2_000
 MAX_PLAIN = 10_000
+MAX_REMEMBERED = 1_000  # characters of a prompt whose names are remembered
 MAX_MET = 10_000
 QUEUED_FOR = 600.0  # seconds for which a process doesn't queue an entry that it has queued
 WITHDRAWAL_TIMEOUT = 5.0  # seconds; a withdrawal is worth waiting for
@@ -149,6 +150,7 @@ class State:
         self.counted_at = -math.inf  # monotonic clock when that was learnt
         self.went_back = False
         self._plain_scopes: dict[tuple[bytes, str, str, str, str], tuple[str, str, tuple[str, ...]]] = {}
+        self._identities: dict[tuple[str, str], Identity] = {}
         self.limited: dict[str, float] = {}  # principal → monotonic clock until which she is refused
         self.epoch = ""
         self._mirror: dict[str, int] = {}
@@ -184,21 +186,33 @@ class State:
         name = (key, self.policy.personal)
         memo: Identity | None = request._memo.get(name)
         if memo is None:
-            text = scope.exact_text(request.prompt)
-            scope_id, place, generations = self._scope_of(request, key)
-            digest = scope.text_digest(text)
-            blocked = {digest}
-            if request.user is not None:
-                blocked.add(f"{digest}@{principal_digest(request.user)}")
-            memo = request._memo[name] = Identity(
-                text,
-                scope_id,
-                place + scope.text_id(scope_id, text, key),
-                digest,
-                generations,
-                frozenset(blocked),
-            )
+            memo = request._memo[name] = self._named(request, key)
         return memo
+
+    def _named(self, request: CacheRequest, key: bytes) -> Identity:
+        """Return what a request is called; remembered by its prompt where no user is named."""
+        scope_id, place, generations = self._scope_of(request, key)
+        known = self._identities.get((scope_id, request.prompt)) if request.user is None else None
+        if known is not None:
+            return known
+        text = scope.exact_text(request.prompt)
+        digest = scope.text_digest(text)
+        blocked = {digest}
+        if request.user is not None:
+            blocked.add(f"{digest}@{principal_digest(request.user)}")
+        found = Identity(
+            text,
+            scope_id,
+            place + scope.text_id(scope_id, text, key),
+            digest,
+            generations,
+            frozenset(blocked),
+        )
+        if request.user is None and len(text) <= MAX_REMEMBERED:
+            if len(self._identities) > MAX_PLAIN:
+                self._identities.clear()
+            self._identities[scope_id, request.prompt] = found
+        return found
 
     def _scope_of(self, request: CacheRequest, key: bytes) -> tuple[str, str, tuple[str, ...]]:
         """Return scope, beginning of the entry id, and generations; remembered for requests without a context."""
