@@ -385,6 +385,9 @@ class SemanticCache(_Base):
     ) -> FeedbackResult:
         """Say whether a served answer was right (1), wrong (-1) or neither (0).
 
+        Distinct raters of the policy's number, or weight, who say -1 within its window withdraw the answer. Her own 1
+        or 0 takes a rater's -1 back; a 1 also builds trust: many of them raise what withdraws the answer.
+
         Args:
             target: A lookup id of a serving, or an entry id. An entry id carries no serving, so that each name is
                 one rater: give it only for callers who are trusted not to make names up.

@@ -300,7 +300,8 @@ def feedback(
     if json_:
         print_json(done)
     else:
-        print(f"{done.action}: {done.entry_id}, {done.raters} raters against it")
+        weight = "" if not done.needed else f", weight {done.weight:g} of {done.needed:g}"
+        print(f"{done.action}: {done.entry_id}, {done.raters} raters against it{weight}")
 
 
 def withdrawn(

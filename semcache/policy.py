@@ -13,6 +13,7 @@ from semcache.freshness import same_answer
 
 Durability = Literal["memory", "local", "replicas"]
 MAX_SECONDS: Final = 1e10  # 317 years; what is meant to last longer has no limit (None)
+MAX_WEIGHT: Final = 100.0
 MAX_WAIT: Final = 86400.0  # seconds that a caller can be made to wait
 
 
@@ -50,6 +51,12 @@ class Policy:
         breaker_failures: Failures in a row that open the breaker; `breaker_reset` seconds later it is tried again.
         feedback_raters: Distinct raters against an entry that withdraw it (N).
         feedback_window: Seconds in which they must have spoken.
+        feedback_weights: Rater → what she counts as among them, in [0, 100], 1 for whoever isn't listed. A name that ends
+            in ``*`` stands for all that begin so; the longest decides. Over HTTP raters are called ``key:<name>``, and
+            ``key:<name>/<rater>`` where the key is trusted.
+        feedback_trust: Distinct raters for an answer (+1) that raise the number against it that withdraws it by one,
+            at most to twice `feedback_raters`; 0 if none do.
+        feedback_trust_window: Seconds for which a +1 counts as such, at most the life of the answer.
         feedback_rate: Verdicts that one principal may give per `feedback_rate_window` seconds.
         lookup_id_ttl: Seconds for which a lookup id is accepted.
         tombstone_ttl: Seconds for which a withdrawn entry can be listed and restored. What was computed before the
@@ -116,6 +123,9 @@ class Policy:
     breaker_reset: float = 1.0
     feedback_raters: int = 3
     feedback_window: float = 3600.0
+    feedback_weights: Mapping[str, float] = field(default_factory=dict)
+    feedback_trust: int = 10
+    feedback_trust_window: float = 7 * 86400.0
     feedback_rate: int = 60
     feedback_rate_window: float = 60.0
     lookup_id_ttl: float = 7 * 86400.0
@@ -155,6 +165,7 @@ class Policy:
             "breaker_reset",
             "feedback_window",
             "feedback_rate_window",
+            "feedback_trust_window",
             "lookup_id_ttl",
             "tombstone_ttl",
             "fence_ttl",
@@ -165,14 +176,8 @@ class Policy:
             _number(name, getattr(self, name), 0.0, MAX_SECONDS, none=name == "ttl")
         for name in ("deadline", "flight_timeout", "flight_lease"):
             _number(name, getattr(self, name), 0.0, MAX_WAIT)
-        if not isinstance(self.kinds, Mapping):
-            raise ConfigurationError(
-                f"Policy.kinds is {self.kinds!r:.60}, expected a mapping of kind to ttl in seconds"
-            )
-        for kind, ttl in self.kinds.items():
-            if not isinstance(kind, str):
-                raise ConfigurationError(f"Policy.kinds has the key {kind!r:.60}, expected str")
-            _number(f"kinds[{kind!r}]", ttl, 0.0, MAX_SECONDS, none=True)
+        for name, most in (("kinds", MAX_SECONDS), ("feedback_weights", MAX_WEIGHT)):
+            _numbers(name, getattr(self, name), most, none=name == "kinds")
         for name in ("guards", "store_tool_calls", "store_empty", "single_flight", "keep_requests"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigurationError(
@@ -196,6 +201,7 @@ class Policy:
             ("local_entries", 0),
             ("breaker_failures", 1),
             ("feedback_raters", 1),
+            ("feedback_trust", 0),
             ("feedback_rate", 1),
             ("max_generations", 1000),
         ):
@@ -212,6 +218,15 @@ class Policy:
         _choice("durability", self.durability, ("memory", "local", "replicas"))
         _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))
         _choice("personal", self.personal, ("bypass", "share"))
+
+
+def _numbers(name: str, values: object, most: float, *, none: bool) -> None:
+    if not isinstance(values, Mapping):
+        raise ConfigurationError(f"Policy.{name} is {values!r:.60}, expected a mapping of names to numbers")
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise ConfigurationError(f"Policy.{name} has the key {key!r:.60}, expected str")
+        _number(f"{name}[{key!r:.60}]", value, 0.0, most, none=none)
 
 
 def _whole(name: str, value: object, least: int, *, none: bool = False) -> None:

@@ -434,6 +434,9 @@ class Mark:
     keep: float  # seconds
     rate: int  # verdicts of one principal per rate_window
     rate_window: float  # seconds
+    weight: float  # of this rater
+    trust: int  # weight of raters for the answer that raises `raters` by one, at most to twice it; 0 if none does
+    trust_window: float  # seconds
 
 
 @dataclass(frozen=True, slots=True)

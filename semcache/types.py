@@ -408,6 +408,9 @@ class FeedbackResult:
         raters: Distinct raters against it inside the window, this one included.
         durability: What the store acknowledged, see `Invalidated`.
         limited: True if this was the principal's last verdict for now.
+        weight: What those raters weigh together; their number, where the policy gives no weights.
+        needed: The weight that withdraws the entry: `Policy.feedback_raters`, more for a trusted one; 0 where nothing
+            can be withdrawn.
     """
 
     action: Literal["withdrawn", "blocked", "recorded", "none"]
@@ -415,6 +418,8 @@ class FeedbackResult:
     raters: int = 0
     durability: str = "memory"
     limited: bool = False
+    weight: float = 0.0
+    needed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

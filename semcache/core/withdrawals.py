@@ -15,7 +15,7 @@ from semcache.errors import (
     StoreUnavailableError,
     UnknownLookupError,
 )
-from semcache.feedback import check_verdict, principal_digest
+from semcache.feedback import check_verdict, principal_digest, weight_of
 from semcache.protocols import Mark, Stale, View
 from semcache.steps import Steps
 from semcache.types import (
@@ -138,6 +138,8 @@ class Withdrawals(State):
             entry_id=entry_id, revision=revision, verdict=verdict, about=about, principal=principal, nonce=nonce,
             text=digest, similarity=similarity, raters=policy.feedback_raters, window=policy.feedback_window,
             keep=self.keep, rate=policy.feedback_rate, rate_window=policy.feedback_rate_window,
+            weight=weight_of(rater, policy.feedback_weights), trust=policy.feedback_trust,
+            trust_window=policy.feedback_trust_window,
         )  # fmt: skip
         result: FeedbackResult = yield self._ask(
             "feedback", mark, durability=policy.durability, timeout=WITHDRAWAL_TIMEOUT

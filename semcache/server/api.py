@@ -259,7 +259,8 @@ async def feedback(request: Request, body: models.FeedbackRequest) -> models.Fee
         )
     )  # fmt: skip
     answer = models.FeedbackAnswer(
-        recorded=True, action=result.action, entry_id=result.entry_id, raters=result.raters,
+        recorded=True, action=result.action, entry_id=result.entry_id, raters=result.raters, weight=result.weight,
+        needed=result.needed,
         rater_counted=body.rater is not None and caller.trusted,
     )  # fmt: skip
     if key is not None:

@@ -216,6 +216,8 @@ class FeedbackAnswer(Model):
     action: Literal["none", "recorded", "blocked", "withdrawn"]
     entry_id: str
     raters: int = Field(description="Distinct raters against it inside the window.")
+    weight: float = Field(description="What they weigh together.")
+    needed: float = Field(description="The weight that withdraws it; 0 where nothing can be withdrawn.")
     rater_counted: bool = Field(description="Whether `rater` was counted; false where the key isn't trusted.")
 
 

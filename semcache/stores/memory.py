@@ -11,11 +11,12 @@ import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from semcache.codec import decode_response
 from semcache.decision import Clock, liveness
 from semcache.eviction import Ranked, weight
-from semcache.feedback import Complaint, consequence, distinct_raters
+from semcache.feedback import Complaint, Praise, consequence, distinct_raters, raised
 from semcache.protocols import (
     Budget,
     Change,
@@ -46,6 +47,7 @@ class _Slot:
     embedding: bytes | None = None
     gone_at: float | None = None
     complaints: dict[Complaint, float] = field(default_factory=dict)
+    praise: dict[Praise, float] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
     tomb_us: int = 0
     tomb_reason: str = ""
@@ -365,21 +367,29 @@ class MemoryStore:
                 or mark.revision not in (None, entry.revision)
             ):
                 return FeedbackResult("none", mark.entry_id)
-            slot.complaints = {c: when for c, when in slot.complaints.items() if when >= now - mark.window}
+            self._forget_old(slot, entry.revision, now, mark)
+            if mark.verdict != -1:
+                _take_back(slot, mark)
+            slot.praise = {p: w for p, w in slot.praise.items() if p.principal != mark.principal}
             if mark.verdict == 1:
-                slot.complaints = {c: w for c, w in slot.complaints.items() if c.principal != mark.principal}
-                slot.blocked.discard(f"{mark.text}@{mark.principal}")
+                slot.praise[Praise(entry.revision, mark.principal, mark.nonce, mark.weight)] = now
             if mark.verdict == -1:
-                complaint = Complaint(mark.about, entry.revision, mark.principal, mark.nonce, mark.text)
+                complaint = Complaint(
+                    mark.about, entry.revision, mark.principal, mark.nonce, mark.text, mark.weight
+                )
                 slot.complaints[complaint] = now
             if mark.verdict != 0 and mark.about == "match" and mark.similarity is not None:
                 seen = (*entry.observations, (round(mark.similarity, 4), mark.verdict == 1))
                 entry = slot.entry = replace(entry, observations=seen[-MAX_OBSERVATIONS:])
+            needed = raised(mark.raters, mark.trust, slot.praise)
             if mark.verdict != -1:
                 slot.entry = replace(entry, blocked=frozenset(slot.blocked))
-                raters = distinct_raters(slot.complaints, mark.about)
-                return FeedbackResult("recorded" if mark.verdict else "none", mark.entry_id, raters)
-            action, raters, everyone = consequence(slot.complaints, mark.about, mark.text, mark.raters)
+                count, heavy = distinct_raters(c for c in slot.complaints if c.about == mark.about)
+                said: Literal["recorded", "none"] = "recorded" if mark.verdict else "none"
+                return FeedbackResult(said, mark.entry_id, count, weight=heavy, needed=needed)
+            action, count, heavy, everyone = consequence(
+                slot.complaints, mark.about, mark.text, mark.raters, needed
+            )
             if mark.about == "match" and len(slot.blocked) < MAX_BLOCKED:
                 slot.blocked.add(mark.text if everyone else f"{mark.text}@{mark.principal}")
                 slot.entry = replace(entry, blocked=frozenset(slot.blocked))
@@ -387,7 +397,15 @@ class MemoryStore:
                 self._bury(
                     mark.entry_id, slot, "feedback" if mark.about == "answer" else "feedback:match", mark.keep
                 )
-            return FeedbackResult(action, mark.entry_id, raters)
+            return FeedbackResult(action, mark.entry_id, count, weight=heavy, needed=needed)
+
+    def _forget_old(self, slot: _Slot, revision: int, now: float, mark: Mark) -> None:
+        slot.complaints = {
+            c: w for c, w in slot.complaints.items() if w >= now - mark.window and c.revision == revision
+        }
+        slot.praise = {
+            p: w for p, w in slot.praise.items() if w >= now - mark.trust_window and p.revision == revision
+        }
 
     def members(self, scope: str, fingerprint: str, *, timeout: float) -> list[tuple[str, float | None]]:
         with self._lock:
@@ -523,6 +541,12 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def _take_back(slot: _Slot, mark: Mark) -> None:
+    """Forget what this principal has said so far."""
+    slot.complaints = {c: w for c, w in slot.complaints.items() if c.principal != mark.principal}
+    slot.blocked.discard(f"{mark.text}@{mark.principal}")
 
 
 class AsyncMemoryStore:

@@ -399,7 +399,7 @@ class Plans:
         keys = self.keys
         beside = [
             keys.entry(mark.entry_id),
-            *(keys.beside(w, mark.entry_id) for w in ("downs", "tomb", "blocked")),
+            *(keys.beside(w, mark.entry_id) for w in ("downs", "tomb", "blocked", "ups")),
         ]
         # The limit is counted beside the script, whose slot is another: who is over it is told so, and her
         # next verdicts aren't sent at all.
@@ -410,15 +410,17 @@ class Plans:
             ("PEXPIRE", limit, _ms(mark.rate_window * 2)),
             call("feedback", beside, mark.verdict, mark.about, "" if mark.revision is None else mark.revision,
                  mark.principal, mark.nonce, mark.text, "" if mark.similarity is None else f"{mark.similarity:.4f}",
-                 mark.raters, int(mark.window * 1e6), _ms(mark.keep), MAX_OBSERVATIONS, MAX_BLOCKED)
+                 f"{mark.weight:.6g}", mark.raters, int(mark.window * 1e6), _ms(mark.keep), MAX_OBSERVATIONS, MAX_BLOCKED,
+                 mark.trust, int(mark.trust_window * 1e6))
         ]  # fmt: skip
 
         def parse(replies: list[Any]) -> FeedbackResult:
-            action, raters, _, _, _ = check(replies[2])
+            action, raters, weight, needed, _, _ = check(replies[2])
             word: Any = _text(action)
             return FeedbackResult(
-                word, mark.entry_id, int(raters), limited=int(check(replies[0])) > mark.rate
-            )
+                word, mark.entry_id, int(raters), limited=int(check(replies[0])) > mark.rate, weight=float(weight),
+                needed=float(needed),
+            )  # fmt: skip
 
         return Plan(commands, parse, durability)
 

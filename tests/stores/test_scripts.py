@@ -49,6 +49,7 @@ def test_every_script_call_stays_in_one_slot() -> None:
     mark = Mark(
         entry_id=ENTRY, revision=None, verdict=-1, about="answer", principal="p", nonce="n", text="t", similarity=None,
         raters=3, window=1.0, keep=1.0, rate=1, rate_window=1.0,
+        weight=1.0, trust=10, trust_window=1.0,
     )  # fmt: skip
     built = [
         plans.read([ENTRY], ["a"], None),
