@@ -189,7 +189,7 @@ class _Base:
         self._keep_leases()
         self._refresh()
 
-    def _local_stats(self, server: Mapping[str, str]) -> Stats:
+    def _local_stats(self, server: Mapping[str, str], reports: Mapping[str, str]) -> Stats:
         core = self._core
         index = core.index
         scopes = index.scopes() if index else []
@@ -211,6 +211,7 @@ class _Base:
             scopes_dropped=core.metrics.counts("index").get("dropped", 0),
             local_entries=len(core.local),
             encoder=core.fingerprint,
+            hot=core.hottest(reports),
             server=server,
         )
 
@@ -540,7 +541,9 @@ class SemanticCache(_Base):
 
     def stats(self) -> Stats:
         """Return this process's counters, and the server's facts where it can be reached."""
-        return self._local_stats(self._core.reachable(lambda: self._store.info(timeout=_READ_TIMEOUT)))
+        server = self._core.reachable(lambda: self._store.info(timeout=_READ_TIMEOUT))
+        reports = self._core.reachable(lambda: self._store.report_hot("", "", timeout=_READ_TIMEOUT))
+        return self._local_stats(server, reports)
 
     def close(self) -> None:
         """Release threads and connections; the embedded server ends with its last user.
@@ -803,9 +806,11 @@ class AsyncSemanticCache(_Base):
 
     async def stats(self) -> Stats:
         """Return this process's counters, and the server's facts where it can be reached."""
-        return self._local_stats(
-            await self._core.reachable_async(lambda: self._store.info(timeout=_READ_TIMEOUT))
+        server = await self._core.reachable_async(lambda: self._store.info(timeout=_READ_TIMEOUT))
+        reports = await self._core.reachable_async(
+            lambda: self._store.report_hot("", "", timeout=_READ_TIMEOUT)
         )
+        return self._local_stats(server, reports)
 
     async def close(self) -> None:
         """Release threads and connections; the embedded server ends with its last user.

@@ -65,14 +65,18 @@ def stats(
     Hits and misses are counted by each process that serves; ask it, not this command.
     """
     from semcache.census import count
+    from semcache.hotkeys import decode_reports, merged
 
     with opened_store(redis, namespace, data_dir) as store:
         server = dict(store.info(timeout=5.0))
         with counting("counting entries") as watch:
             census = count(store, watch=watch)
         shadow = store.tally({}, timeout=5.0)
+        reports = decode_reports(store.report_hot("", "", timeout=5.0), time.time())
+        hot = merged(reports.values(), 10)
+        asked = store.get_many([key.entry_id for key in hot], timeout=5.0)
     if json_:
-        print_json({"namespace": namespace, **plain(census), "shadow": shadow, "server": server})
+        print_json({"namespace": namespace, **plain(census), "shadow": shadow, "hot": hot, "server": server})
         return
     out = console()
     out.print(f"namespace   {shown(namespace)}")
@@ -84,6 +88,14 @@ def stats(
     if census.oldest is not None and census.newest is not None:
         now = time.time()
         out.print(f"age         {ago(now - census.newest)} to {ago(now - census.oldest)}")
+    if "budget_entries" in server:
+        used = size(float(server["budget_bytes"]))
+        out.print(
+            f"budget      {int(server['budget_entries']):,} entries, {used}; {int(server['budget_evicted']):,} evicted so far"
+        )
+    for key, entry in zip(hot, asked, strict=True):
+        name = key.entry_id if entry is None else entry.prompt
+        out.print(f"hot         {key.per_second:>9,.1f} a second, {key.growth:.1f}x  {shown(name, 60)}")
     if shadow:
         out.print(f"shadow      {watched(shadow)}")
     out.print(

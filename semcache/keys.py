@@ -6,12 +6,16 @@ slot of a cluster and one Lua script can change it.
 
 from __future__ import annotations
 
+from binascii import crc_hqx
+from functools import lru_cache
+from itertools import count
 from urllib.parse import quote
 
 from semcache.errors import ConfigurationError
 from semcache.scope import split_entry_id
 
 _MAX_NAMESPACE = 200
+_SLOTS = 16384
 
 
 class Keys:
@@ -20,6 +24,7 @@ class Keys:
     __slots__ = (
         "_name",
         "gens",
+        "hot",
         "log",
         "prefix",
         "queued",
@@ -40,6 +45,7 @@ class Keys:
             )
         self._name = quote(namespace, safe="-._~")
         self.prefix = f"semcache:{self._name}:"
+        self.hot = self.prefix + "hot"
         self.gens = self.prefix + "gens"
         self.log = self.prefix + "log"
         self.secret = self.prefix + "secret"
@@ -70,6 +76,16 @@ class Keys:
     def embedding(self, fingerprint: str, digest: str) -> str:
         """Key of one embedding in the shared embedding cache."""
         return f"{self.prefix}embedding:{fingerprint}:{digest}"
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - one per namespace and process
+    def copy(self, number: int, copies: int, entry_id: str) -> str:
+        """Key of one of so many copies of an entry's response; each lies in a part of the slots of its own."""
+        model, version, id_ = entry_id.split("/")
+        for salt in count():
+            key = f"{self.prefix}copy:{number}:{model}:{version}:{id_}:{salt}"
+            if crc_hqx(key.encode(), 0) % _SLOTS * copies // _SLOTS == number:
+                break
+        return key
 
     def budget(self, part: str) -> str:
         """Key of a part of the namespace's budget; all parts lie in one slot."""

@@ -32,6 +32,7 @@ class LocalCopies:
         self._lock = threading.Lock()
         self._copies: OrderedDict[str, Copy] = OrderedDict()
         self._serial = 0
+        self.pinned: frozenset[str] = frozenset()  # not dropped to make room
 
     def get(self, entry_id: str, now: float) -> Copy | None:
         """Return a copy that is inside its bound at monotonic time `now`."""
@@ -60,7 +61,10 @@ class LocalCopies:
             self._copies[copy.entry.entry_id] = copy
             self._copies.move_to_end(copy.entry.entry_id)
             while len(self._copies) > self._capacity:
-                self._copies.popitem(last=False)
+                oldest = next(
+                    (name for name in self._copies if name not in self.pinned), next(iter(self._copies))
+                )
+                del self._copies[oldest]
 
     def drop(self, *entry_ids: str) -> None:
         """Drop copies by name, everything without names."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from semcache import trial
+from semcache.hotkeys import HotKey
 
 _KEPT = 4096
 
@@ -34,6 +35,7 @@ class Stats:
         scopes_dropped: Scopes that left it because its memory is bounded (`Policy.max_index_bytes`).
         local_entries: Local copies held.
         encoder: Fingerprint of the encoder.
+        hot: What is asked for most, over all processes, hottest first.
         server: Facts about the store's server, empty if it wasn't reached.
     """
 
@@ -54,6 +56,7 @@ class Stats:
     scopes_dropped: int = 0
     local_entries: int = 0
     encoder: str = ""
+    hot: Sequence[HotKey] = ()
     server: Mapping[str, str] = field(default_factory=dict)
 
     @property

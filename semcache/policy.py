@@ -85,6 +85,11 @@ class Policy:
         budget_bytes: Most bytes of entries (names and values of their fields), None for no limit.
         eviction: Which entry goes first: ``lru``, ``lfu`` or ``cost`` (what saves fewest tokens × milliseconds per
             byte), see `semcache.eviction`. All processes of a namespace need the same budget.
+        hot_keys: How many of the entries that are asked for most are told in `stats().hot`, over all processes; 0 turns
+            the counting off.
+        hot_rate: Hits a second, over all processes, from which an entry is hot: its local copy isn't dropped for others.
+        hot_copies: Copies of a hot entry's response over the nodes of a Redis Cluster, from which it is read; its state
+            is read where it lies all the same. 0 for none.
         single_flight: Whether concurrent callers with the same request share one call to the model.
         refresh_ahead: Share of its ttl, in [0, 1), past which a hit may have an entry answered again in the background, so
             that what is read often never expires; None for never. See `freshness.due`.
@@ -152,6 +157,9 @@ class Policy:
     budget_entries: int | None = None
     budget_bytes: int | None = None
     eviction: Eviction = "lfu"
+    hot_keys: int = 32
+    hot_rate: float = 100.0
+    hot_copies: int = 0
 
     def __post_init__(self) -> None:
         if self.threshold is not None:
@@ -170,6 +178,7 @@ class Policy:
             "tombstone_ttl",
             "fence_ttl",
             "sweep_every",
+            "hot_rate",
             "time_bound_ttl",
             "snapshot_every",
         ):
@@ -204,6 +213,8 @@ class Policy:
             ("feedback_trust", 0),
             ("feedback_rate", 1),
             ("max_generations", 1000),
+            ("hot_keys", 0),
+            ("hot_copies", 0),
         ):
             _whole(name, getattr(self, name), least)
         for name, least in (

@@ -510,12 +510,20 @@ class Store(Protocol):
     """
 
     def read(
-        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+        self,
+        ids: Sequence[str],
+        tags: Sequence[str],
+        *,
+        embedding: tuple[str, str] | None,
+        copies: int = 0,
+        timeout: float,
     ) -> View:
         """Read entries, then generations and clock.
 
         Args:
             embedding: (fingerprint, text digest) to read from the shared embedding cache as well.
+            copies: Read the response of the one entry from one of so many copies, where the store has nodes to spread
+                them over; the entry's state is read where it lies all the same.
         """
         ...
 
@@ -626,6 +634,10 @@ class Store(Protocol):
         """Return ``<model>/<version>``, percent-encoded, with the time of the last put, newest first."""
         ...
 
+    def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]:
+        """Tell what is hot in one process; returns all processes' reports. An empty report only asks."""
+        ...
+
     def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
         """Tell the namespace's accounts which entries were served; one that has none is left alone."""
         ...
@@ -657,7 +669,13 @@ class AsyncStore(Protocol):
     """`Store`, awaited: the same methods with the same meaning."""
 
     async def read(
-        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+        self,
+        ids: Sequence[str],
+        tags: Sequence[str],
+        *,
+        embedding: tuple[str, str] | None,
+        copies: int = 0,
+        timeout: float,
     ) -> View: ...
 
     async def put(self, draft: Draft, *, timeout: float) -> PutReply: ...
@@ -717,6 +735,8 @@ class AsyncStore(Protocol):
     async def tally(self, counts: Mapping[str, int], *, timeout: float) -> dict[str, int]: ...
 
     async def versions(self, *, timeout: float) -> list[tuple[str, float]]: ...
+
+    async def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]: ...
 
     async def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None: ...
 

@@ -210,7 +210,7 @@ class Puts(Rows):
             budget=self.budget,
             saves=(tokens_of(response.usage), response.latency_ms),
             spare=len("embedding") + 2 * self.encoder.dim + len(self.fingerprint) if late else 0,
-            uses=self.usage.take() if self.usage is not None else (),
+            uses=self.take_uses(),
         )
 
     def _jittered(self, ttl: float | None, digest: str) -> float | None:

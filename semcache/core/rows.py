@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from semcache import admission
 from semcache.codec import decode_embedding
 from semcache.core.state import Identity, Look
+from semcache.core.uses import Uses
 from semcache.core.watching import Watching
 from semcache.steps import Await, Compute, Steps
 from semcache.types import (
@@ -22,7 +23,7 @@ MAX_SCOPES = 200_000
 MODEL_LOAD_TIMEOUT = 10.0  # seconds that the first put waits for the encoder
 
 
-class Rows(Watching):
+class Rows(Watching, Uses):
     """Steps around embeddings and the index."""
 
     def _load(self, scope_id: str, look: Look) -> Steps[None]:

@@ -23,6 +23,7 @@ from semcache.errors import (
 )
 from semcache.feedback import principal_digest
 from semcache.flights import Flights
+from semcache.hotkeys import HotKeys
 from semcache.local import LocalCopies
 from semcache.metrics import Metrics
 from semcache.policy import Policy
@@ -130,7 +131,12 @@ class State:
         self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
         limited = policy.budget_entries is not None or policy.budget_bytes is not None
         self.budget = Budget(policy.budget_entries, policy.budget_bytes, policy.eviction) if limited else None
-        self.usage = Usage() if limited else None
+        self.usage = Usage() if limited or policy.hot_keys else None
+        self.untold: list[tuple[str, int]] = []  # uses that the budget's accounts haven't been told of
+        self.hot = HotKeys(self.clock())
+        self.holder = os.urandom(8).hex()
+        self.told_hot = -math.inf  # monotonic clock when the store was told what is hot here
+        self.copied: frozenset[str] = frozenset()  # entries whose response is read from copies
         self.breaker = Breaker(policy.breaker_failures, policy.breaker_reset, self.clock)
         self.index: VectorIndex | None = None
         self.loaded: OrderedDict[str, int] = OrderedDict()  # scope → which load it was, 0 while it goes on
@@ -283,7 +289,13 @@ class State:
         identity = look.identity
         names = identity.generations if identity else ()
         sent = self.clock()
-        view: View = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
+        if self.copied and len(ids) == 1 and ids[0] in self.copied:
+            copies = self.policy.hot_copies
+            view: View = yield self._ask(
+                "read", ids, names, embedding=shared, copies=copies, timeout=look.left()
+            )
+        else:
+            view = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
         self._learn(view, sent)
         if self.went_back:
             yield from self._assert_again(look)
@@ -435,14 +447,6 @@ class State:
             return secrets.sign(serving, self.namespace, self._secrets)
 
         return make
-
-    def note_uses(self) -> Steps[None]:
-        """Tell the store which entries were served, for the budget's accounts."""
-        if self.usage is None or self.budget is None:
-            return
-        uses = self.usage.take()
-        if uses:
-            yield self._ask("note_uses", uses, self.budget, timeout=1.0)
 
     def pseudonym(self, text: str) -> Steps[str]:
         """Return what stands for a text in this namespace."""

@@ -88,6 +88,7 @@ class MemoryStore:
         self._tally: dict[str, int] = {}
         self._leases: dict[str, _Lease] = {}
         self._last_us = 0
+        self._reports: dict[str, str] = {}
         self._accounts: Ranked[str] | None = None
         self._ends: list[tuple[float, str]] = []  # heap of expiries, where there is a budget
 
@@ -119,7 +120,13 @@ class MemoryStore:
         self._lock.notify_all()
 
     def read(
-        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+        self,
+        ids: Sequence[str],
+        tags: Sequence[str],
+        *,
+        embedding: tuple[str, str] | None,
+        copies: int = 0,
+        timeout: float,
     ) -> View:
         with self._lock:
             slots = [self._slot(entry_id) for entry_id in ids]
@@ -208,6 +215,12 @@ class MemoryStore:
         if draft.keep is not None:
             heapq.heappush(self._ends, (self._clock() + draft.keep, draft.entry_id))
         return ("entries" if budget.entries is not None else "bytes",) * len(gone)
+
+    def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]:
+        with self._lock:
+            if report:
+                self._reports[holder] = report
+            return dict(self._reports)
 
     def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
         with self._lock:
@@ -556,7 +569,13 @@ class AsyncMemoryStore:
         self._store = MemoryStore() if store is None else store
 
     async def read(
-        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+        self,
+        ids: Sequence[str],
+        tags: Sequence[str],
+        *,
+        embedding: tuple[str, str] | None,
+        copies: int = 0,
+        timeout: float,
     ) -> View:
         return self._store.read(ids, tags, embedding=embedding, timeout=timeout)
 
@@ -639,6 +658,9 @@ class AsyncMemoryStore:
 
     async def versions(self, *, timeout: float) -> list[tuple[str, float]]:
         return self._store.versions(timeout=timeout)
+
+    async def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]:
+        return self._store.report_hot(holder, report, timeout=timeout)
 
     async def note_uses(self, uses: Uses, budget: Budget, *, timeout: float) -> None:
         self._store.note_uses(uses, budget, timeout=timeout)

@@ -50,8 +50,27 @@ class Operations:
         self.plans = Plans(self.keys, cluster=cluster)
         self.budget = BudgetPlans(self.keys)
         self._cluster = cluster
+        self._turn = 0  # which copy of a hot entry is read next
 
-    def read(self, ids: Sequence[str], tags: Sequence[str], embedding: tuple[str, str] | None) -> Steps[View]:
+    def read(
+        self, ids: Sequence[str], tags: Sequence[str], embedding: tuple[str, str] | None, copies: int = 0
+    ) -> Steps[View]:
+        if not copies or not self._cluster:
+            return (yield from self._read(ids, tags, embedding))
+        self._turn = (self._turn + 1) % copies
+        number = self._turn
+        copied: View | None = yield self.plans.read_copied(ids[0], tags, embedding, number, copies)
+        if copied is not None and copied.epoch:
+            return copied
+        whole = yield from self._read(ids, tags, embedding)
+        entry = whole.entries[0]
+        if entry is not None and entry.state == "live":
+            yield self.plans.write_copy(entry, number, copies)
+        return whole
+
+    def _read(
+        self, ids: Sequence[str], tags: Sequence[str], embedding: tuple[str, str] | None
+    ) -> Steps[View]:
         view: View = yield self.plans.read(ids, tags, embedding)
         if view.epoch:
             return view
@@ -113,6 +132,10 @@ class Operations:
                 told.append(self.budget.forget_member(entry_id, scope, fingerprint))
             told.append(self.plans.evicted(entry_id, scope))
         return told
+
+    def report_hot(self, holder: str, report: str) -> Steps[dict[str, str]]:
+        found: dict[str, str] = yield self.plans.report_hot(holder, report)
+        return found
 
     def note_uses(self, uses: Uses, budget: Budget) -> Steps[None]:
         yield self.budget.use(uses, budget)

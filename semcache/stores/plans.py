@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from hiredis import pack_command
 
-from semcache.codec import FIELDS, decode_entry, decode_response, encode_tags
+from semcache.codec import FIELDS, decode_entry, decode_response, encode_response, encode_tags
 from semcache.errors import StoreUnavailableError, UndecodableError
 from semcache.keys import Keys
 from semcache.protocols import (
@@ -48,6 +48,8 @@ MAX_BLOCKED = 256
 MAX_LISTED = 100_000
 MAX_QUEUED = 100_000
 GROUP = "regeneration"
+COPY_TTL = 60.0  # seconds
+HOT_TTL = 60.0  # seconds
 EMBEDDING_TTL = 7 * 86400.0  # seconds
 
 
@@ -116,37 +118,85 @@ class Plans:
         if embedding is not None:
             commands.append(("GET", self.keys.embedding(*embedding)))
         commands += self._generations(tags)
-        count = len(ids)
-
-        def parse(replies: list[Any]) -> View:
-            entries: list[Entry | None] = []
-            undecodable: list[str] = []
-            for entry_id, reply in zip(ids, replies, strict=False):
-                try:
-                    entries.append(decode_entry(entry_id, _wrong_type(reply)))
-                except UndecodableError:
-                    entries.append(None)
-                    undecodable.append(entry_id)
-            blob = replies[count] if embedding is not None else None
-            epoch, version, floor, generations, time_us, withdrawals = self._read_generations(replies, tags)
-            return View(
-                tuple(entries),
-                tuple(undecodable),
-                epoch,
-                version,
-                floor,
-                generations,
-                time_us,
-                blob if isinstance(blob, bytes) else None,
-                withdrawals,
-            )
-
         packed = (
             self._packed(ids[0], tuple(tags))
-            if count == 1 and embedding is None and not self._cluster
+            if len(ids) == 1 and embedding is None and not self._cluster
             else None
         )
-        return Plan(commands, parse, packed=packed)
+        return Plan(
+            commands, lambda replies: self._view(ids, tags, replies, embedding is not None), packed=packed
+        )
+
+    def _view(
+        self, ids: Sequence[str], tags: Sequence[str], replies: list[Any], with_embedding: bool
+    ) -> View:
+        entries: list[Entry | None] = []
+        undecodable: list[str] = []
+        for entry_id, reply in zip(ids, replies, strict=False):
+            try:
+                entries.append(decode_entry(entry_id, _wrong_type(reply)))
+            except UndecodableError:
+                entries.append(None)
+                undecodable.append(entry_id)
+        blob = replies[len(ids)] if with_embedding else None
+        epoch, version, floor, generations, time_us, withdrawals = self._read_generations(replies, tags)
+        return View(
+            tuple(entries),
+            tuple(undecodable),
+            epoch,
+            version,
+            floor,
+            generations,
+            time_us,
+            blob if isinstance(blob, bytes) else None,
+            withdrawals,
+        )
+
+    def read_copied(
+        self, entry_id: str, tags: Sequence[str], embedding: tuple[str, str] | None, number: int, copies: int
+    ) -> Plan[View | None]:
+        """An entry's state where it lies and its response from a copy; None if the copy isn't that revision's."""
+        at = FIELDS.index("response")
+        commands: list[Command] = [
+            ("GET", self.keys.copy(number, copies, entry_id)),
+            ("HMGET", self.keys.entry(entry_id), *FIELDS[:at], *FIELDS[at + 1 :]),
+        ]
+        if embedding is not None:
+            commands.append(("GET", self.keys.embedding(*embedding)))
+        commands += self._generations(tags)
+
+        def parse(replies: list[Any]) -> View | None:
+            copy, state, *rest = replies
+            if not isinstance(copy, bytes) or not isinstance(state, list):
+                return None
+            revision, _, response = copy.partition(b"\n")
+            if state[FIELDS.index("revision") - 1] != revision:
+                return None
+            whole = [*state[:at], response, *state[at:]]
+            return self._view([entry_id], tags, [whole, *rest], embedding is not None)
+
+        return Plan(commands, parse)
+
+    def write_copy(self, entry: Entry, number: int, copies: int) -> Plan[None]:
+        """Keep a copy of an entry's response, under its revision."""
+        data = b"%d\n%b" % (entry.revision, encode_response(entry.response))
+        key = self.keys.copy(number, copies, entry.entry_id)
+        return Plan([("SET", key, data, "PX", _ms(COPY_TTL))], lambda replies: _nothing(check(replies[0])))
+
+    def report_hot(self, holder: str, report: str) -> Plan[dict[str, str]]:
+        """Tell what is hot in one process, and read what all have told; all of it is forgotten when nobody tells."""
+        commands: list[Command] = [("HGETALL", self.keys.hot)]
+        if report:
+            commands = [
+                ("HSET", self.keys.hot, holder, report), ("PEXPIRE", self.keys.hot, _ms(HOT_TTL)), *commands
+            ]  # fmt: skip
+
+        def parse(replies: list[Any]) -> dict[str, str]:
+            flat = [check(reply) for reply in replies][-1]
+            pairs = flat.items() if isinstance(flat, Mapping) else zip(flat[::2], flat[1::2], strict=True)
+            return {_text(name): _text(value) for name, value in pairs}
+
+        return Plan(commands, parse)
 
     def _pack_read(self, entry_id: str, tags: tuple[str, ...]) -> bytes:
         return pack([("HMGET", self.keys.entry(entry_id), *FIELDS), *self._generations(tags)])

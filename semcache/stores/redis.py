@@ -54,9 +54,18 @@ class RedisStore:
             return result
 
     def read(
-        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+        self,
+        ids: Sequence[str],
+        tags: Sequence[str],
+        *,
+        embedding: tuple[str, str] | None,
+        copies: int = 0,
+        timeout: float,
     ) -> View:
-        return self._run(self._operations.read(ids, tags, embedding), timeout)
+        return self._run(self._operations.read(ids, tags, embedding, copies), timeout)
+
+    def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]:
+        return self._run(self._operations.report_hot(holder, report), timeout)
 
     def put(self, draft: Draft, *, timeout: float) -> PutReply:
         return self._run(self._operations.put(draft), timeout)
@@ -209,9 +218,18 @@ class AsyncRedisStore:
             return result
 
     async def read(
-        self, ids: Sequence[str], tags: Sequence[str], *, embedding: tuple[str, str] | None, timeout: float
+        self,
+        ids: Sequence[str],
+        tags: Sequence[str],
+        *,
+        embedding: tuple[str, str] | None,
+        copies: int = 0,
+        timeout: float,
     ) -> View:
-        return await self._run(self._operations.read(ids, tags, embedding), timeout)
+        return await self._run(self._operations.read(ids, tags, embedding, copies), timeout)
+
+    async def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]:
+        return await self._run(self._operations.report_hot(holder, report), timeout)
 
     async def put(self, draft: Draft, *, timeout: float) -> PutReply:
         return await self._run(self._operations.put(draft), timeout)
