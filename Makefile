@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 SOURCES := pyproject.toml $(shell find semcache integrations -type f ! -name '*.pyc' 2>/dev/null)
-EXTRAS := st,onnx,langchain,openai,server,plots,dev
+EXTRAS := st,onnx,langchain,openai,server,otel,plots,dev
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .PHONY: demo test bench lint clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -227,3 +229,47 @@ def test_the_garbage_collector_has_little_to_look_through_while_requests_wait(tm
     frozen, left = map(int, ran.stdout.split())
     assert frozen > 20_000
     assert left < 20_000  # of them the word tables, which hold nothing but text
+
+
+def test_traces_reach_a_collector_over_otlp(upstream: Upstream, tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    upstream.reset()
+    received: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            data = self.rfile.read(int(self.headers["content-length"]))
+            received.append((self.path, gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{collector.server_address[1]}"
+        try:
+            options = ("--upstream", upstream.url, "--data-dir", str(tmp_path / "data"))
+            with serving(*options, SEMCACHE_OTEL="true", OTEL_EXPORTER_OTLP_ENDPOINT=address) as (_, client):
+                for _ in range(2):
+                    answer = client.post(
+                        "/v1/chat/completions", json=QUESTION, headers={"authorization": "Bearer k"}
+                    )
+                    assert answer.status_code == 200
+        finally:
+            collector.shutdown()
+    assert {path for path, _ in received} == {"/v1/traces"}
+    spans = [
+        span
+        for _, data in received
+        for resource in ExportTraceServiceRequest.FromString(data).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+    assert [span.name for span in spans] == ["chat m", "chat m"]
+    found = [{a.key: a.value.string_value for a in span.attributes} for span in spans]
+    assert [each["semcache.status"] for each in found] == ["miss", "hit"]
+    assert all(each["gen_ai.request.model"] == "m" for each in found)
+    assert not any(b"password" in data for _, data in received)
