@@ -34,8 +34,10 @@ from semcache.metrics import Stats
 from semcache.policy import Policy
 from semcache.protocols import (
     AsyncStore,
+    BackgroundStore,
     Encoder,
     Matcher,
+    Reembedding,
     Refresh,
     Store,
     Swept,
@@ -83,7 +85,7 @@ class _Base:
         matcher: Matcher | None,
         verifier: Verifier | None,
         index: Callable[[int], VectorIndex] | None,
-        background: Store | None,
+        background: BackgroundStore | None,
         clock: Callable[[], float],
         snapshot_dir: str | os.PathLike[str] | None,
     ) -> None:
@@ -118,7 +120,7 @@ class _Base:
 
     @staticmethod
     def _snapshots(
-        folder: str | os.PathLike[str] | None, namespace: str, background: Store | None
+        folder: str | os.PathLike[str] | None, namespace: str, background: BackgroundStore | None
     ) -> Snapshots | None:
         if folder is None:
             return None
@@ -180,6 +182,17 @@ class _Base:
         if self._follower is not None:
             self._follower.keep()
 
+    def _reembed(self, rate: float | None, watch: Callable[[Reembedding], None]) -> Reembedding:
+        if rate is not None and not rate > 0:
+            raise ConfigurationError(f"rate is {rate!r}, expected prompts a second above 0, or None")
+        self._core.meet_encoder()
+        self._follow()
+        if self._follower is None:
+            raise ConfigurationError(
+                "this cache has no store for background work; give background when it is made"
+            )
+        return self._follower.reembed(rate, watch)
+
     def _after_fork(self) -> None:
         self._follower = None
         if self._core.snapshots is not None:
@@ -212,6 +225,7 @@ class _Base:
             local_entries=len(core.local),
             encoder=core.fingerprint,
             hot=core.hottest(reports),
+            reembedding=core.reembedding,
             server=server,
         )
 
@@ -244,7 +258,7 @@ class SemanticCache(_Base):
         matcher: Matcher | None = None,
         verifier: Verifier | None = None,
         index: Callable[[int], VectorIndex] | None = None,
-        background: Store | None = None,
+        background: BackgroundStore | None = None,
         clock: Callable[[], float] = time.monotonic,
         snapshot_dir: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -524,6 +538,24 @@ class SemanticCache(_Base):
         """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
         return self._store.sweep(**self._core.sweeping(), timeout=_READ_TIMEOUT)
 
+    def reembed(
+        self, *, rate: float | None = None, watch: Callable[[Reembedding], None] = lambda progress: None
+    ) -> Reembedding:
+        """Embed all stored prompts that this cache's encoder hasn't embedded yet, and wait for it.
+
+        An open cache does this by itself after a change of encoder, at `Policy.reembed_rate`. Only one process
+        at a time does; if another one is at it, this returns at once how far that has come (`leader` is False).
+
+        Args:
+            rate: Most prompts a second, in at most half of the encoder's time; None for no limit.
+            watch: Told how far it is, after each batch.
+
+        Raises:
+            StoreUnavailableError: The store didn't answer; what was done is done.
+            ConfigurationError: This cache has no store for background work.
+        """
+        return self._reembed(rate, watch)
+
     def pseudonym(self, text: str) -> str:
         """Return a keyed digest that stands for a text in this namespace, the same in every process.
 
@@ -592,7 +624,7 @@ class AsyncSemanticCache(_Base):
         matcher: Matcher | None = None,
         verifier: Verifier | None = None,
         index: Callable[[int], VectorIndex] | None = None,
-        background: Store | None = None,
+        background: BackgroundStore | None = None,
         clock: Callable[[], float] = time.monotonic,
         snapshot_dir: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -794,6 +826,17 @@ class AsyncSemanticCache(_Base):
     async def sweep(self) -> Swept:
         """Clean up now: fold old generations, forget old tombstones, announce what a crashed writer left."""
         return await self._store.sweep(**self._core.sweeping(), timeout=_READ_TIMEOUT)
+
+    async def reembed(
+        self, *, rate: float | None = None, watch: Callable[[Reembedding], None] = lambda progress: None
+    ) -> Reembedding:
+        """Embed all stored prompts that this cache's encoder hasn't embedded yet, as `SemanticCache.reembed` does.
+
+        `watch` is called in another thread.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self._reembed, rate, watch)
 
     async def pseudonym(self, text: str) -> str:
         """Return a keyed digest that stands for a text, as `SemanticCache.pseudonym` does."""

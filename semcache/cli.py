@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from semcache import cli_again, cli_demo, cli_doctor, cli_entries, cli_evaluate, cli_plan, cli_serve
+from semcache import (
+    cli_again,
+    cli_demo,
+    cli_doctor,
+    cli_entries,
+    cli_evaluate,
+    cli_plan,
+    cli_reembed,
+    cli_serve,
+)
 from semcache._version import __version__
 from semcache.errors import SemcacheError
 
@@ -60,6 +69,7 @@ cli_doctor.register(app)
 cli_serve.register(app)
 cli_again.register(app)
 cli_evaluate.register(app)
+cli_reembed.register(app)
 cli_plan.register(app)
 
 

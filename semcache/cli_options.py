@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from semcache.cache import SemanticCache
     from semcache.policy import Policy
-    from semcache.protocols import Store
+    from semcache.protocols import BackgroundStore
 
 RedisOption: TypeAlias = Annotated[
     str | None,
@@ -36,7 +36,7 @@ DataDirOption: TypeAlias = Annotated[
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
-_PATIENCE = 30.0  # seconds
+PATIENCE = 30.0  # seconds
 _PLAIN_WIDTH = 110  # columns where the output isn't a terminal
 
 
@@ -65,20 +65,20 @@ def opened(
 
     check_target(redis, data_dir, memory=memory)
     if policy is None:
-        policy = Policy(deadline=_PATIENCE)
+        policy = Policy(deadline=PATIENCE)
     with SemanticCache.open(redis, namespace=namespace, data_dir=data_dir, policy=policy) as cache:
         yield cache
 
 
 @contextmanager
-def opened_store(redis: str | None, namespace: str, data_dir: Path | None) -> Iterator[Store]:
+def opened_store(redis: str | None, namespace: str, data_dir: Path | None) -> Iterator[BackgroundStore]:
     """Open the store alone: no encoder, no index."""
     from semcache.opening import open_store
     from semcache.policy import Policy
 
     check_target(redis, data_dir)
     parts = open_store(
-        redis, namespace=namespace, policy=Policy(deadline=_PATIENCE), data_dir=data_dir, asynchronous=False
+        redis, namespace=namespace, policy=Policy(deadline=PATIENCE), data_dir=data_dir, asynchronous=False
     )
     try:
         yield parts.store

@@ -16,7 +16,7 @@ from semcache.census import judged
 from semcache.codec import decode_embedding
 from semcache.errors import SemcacheError
 from semcache.indexes.adaptive import AdaptiveIndex
-from semcache.protocols import Encoder, Store
+from semcache.protocols import BackgroundStore, Encoder, Store
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -72,7 +72,7 @@ class Rows:
 
 
 def examine(
-    store: Store,
+    store: BackgroundStore,
     encoder: Encoder,
     *,
     wall: Callable[[], float] = time.time,
@@ -259,7 +259,8 @@ def check_index(rows: Rows) -> Check:
     if rows.listed < rows.entries:
         return Check(
             "index", "warn", f"{found}; {rows.entries - rows.listed:,} aren't listed for this encoder",
-            "they are served for the exact text only; stored with another encoder, or their announcement was lost",
+            "until an open cache has embedded them again they are served for the exact text only; "
+            "`semcache reembed` does it now",
         )  # fmt: skip
     if rows.ghosts > max(_GHOSTS, rows.entries):
         return Check(
@@ -272,7 +273,11 @@ def check_index(rows: Rows) -> Check:
 
 
 def read_rows(
-    store: Store, encoder: Encoder, *, limit: int = ENTRIES, watch: Callable[[int], None] = lambda n: None
+    store: BackgroundStore,
+    encoder: Encoder,
+    *,
+    limit: int = ENTRIES,
+    watch: Callable[[int], None] = lambda n: None,
 ) -> Rows:
     """Compare entries with the index's list, and load what it lists, scope by scope."""
     scopes: dict[str, list[str]] = defaultdict(list)
@@ -299,7 +304,7 @@ def read_rows(
     return total
 
 
-def _scope_rows(store: Store, encoder: Encoder, scope: str, names: Sequence[str]) -> Rows:
+def _scope_rows(store: BackgroundStore, encoder: Encoder, scope: str, names: Sequence[str]) -> Rows:
     import numpy as np
 
     view = store.read([], [], embedding=None, timeout=_TIMEOUT)
@@ -308,7 +313,7 @@ def _scope_rows(store: Store, encoder: Encoder, scope: str, names: Sequence[str]
         for name, expiry in store.members(scope, encoder.fingerprint, timeout=_TIMEOUT)
         if expiry is None or expiry > view.time_us / 1e6
     }
-    blobs = dict(zip(names, store.embeddings(names, timeout=_TIMEOUT), strict=True))
+    blobs = dict(zip(names, store.embeddings(names, encoder.fingerprint, timeout=_TIMEOUT), strict=True))
     listed = [name for name in names if name in members and blobs[name] is not None]
     rows = [
         (name, row, members[name])
@@ -323,7 +328,8 @@ def _scope_rows(store: Store, encoder: Encoder, scope: str, names: Sequence[str]
         )
         loaded = index.count(scope)
     return Rows(
-        entries=sum(blob is not None for blob in blobs.values()),
+        entries=sum(blob is not None for blob in blobs.values())
+        + len(store.foreign(names, encoder.fingerprint, timeout=_TIMEOUT)),
         listed=len(listed),
         loaded=loaded,
         ghosts=len(members.keys() - set(names)),

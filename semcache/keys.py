@@ -23,6 +23,7 @@ class Keys:
 
     __slots__ = (
         "_name",
+        "encoders",
         "gens",
         "hot",
         "log",
@@ -53,6 +54,7 @@ class Keys:
         self.queued = f"{self.prefix}queued:{{{self.refresh}}}"  # in the queue's slot
         self.shadow = self.prefix + "shadow"
         self.versions = self.prefix + "versions"
+        self.encoders = self.prefix + "encoders"
         self.withdrawn = self.prefix + "withdrawn"
 
     def entry(self, entry_id: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from semcache import trial
 from semcache.hotkeys import HotKey
+from semcache.protocols import Reembedding
 
 _KEPT = 4096
 
@@ -36,6 +37,8 @@ class Stats:
         local_entries: Local copies held.
         encoder: Fingerprint of the encoder.
         hot: What is asked for most, over all processes, hottest first.
+        reembedding: How far embedding stored prompts again with this encoder has come, in whichever process does
+            it; None if that isn't known.
         server: Facts about the store's server, empty if it wasn't reached.
     """
 
@@ -57,6 +60,7 @@ class Stats:
     local_entries: int = 0
     encoder: str = ""
     hot: Sequence[HotKey] = ()
+    reembedding: Reembedding | None = None
     server: Mapping[str, str] = field(default_factory=dict)
 
     @property

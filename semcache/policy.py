@@ -66,6 +66,9 @@ class Policy:
             are read from the store when they are asked for again. None for no bound.
         snapshot_every: Seconds between snapshots of the index, where there is a folder for them; 0 leaves the one
             that closing writes.
+        reembed_rate: Stored prompts a second that are embedded again after a change of encoder, by one process at a
+            time and in at most half of its encoder's time; 0 leaves them to expire.
+        encoder_ttl: Seconds after which the embeddings of an encoder that no process uses any more are dropped.
         durability: What a withdrawal asks the store for: ``memory``, ``local`` (fsync) or ``replicas``.
         keep_requests: Whether context, tools and parameters of a request are kept with its entry, so that
             regeneration and warm-up can ask again. Without it only plain requests can be asked again.
@@ -139,6 +142,8 @@ class Policy:
     durability: Durability = "memory"
     max_index_bytes: int | None = 1 << 30
     snapshot_every: float = 600.0
+    reembed_rate: float = 50.0
+    encoder_ttl: float = 86400.0
     single_flight: bool = True
     keep_requests: bool = False
     sweep_every: float = 300.0
@@ -181,6 +186,8 @@ class Policy:
             "hot_rate",
             "time_bound_ttl",
             "snapshot_every",
+            "reembed_rate",
+            "encoder_ttl",
         ):
             _number(name, getattr(self, name), 0.0, MAX_SECONDS, none=name == "ttl")
         for name in ("deadline", "flight_timeout", "flight_lease"):

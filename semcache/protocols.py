@@ -491,6 +491,63 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreign:
+    """An entry that has another encoder's embedding, and none of this one."""
+
+    entry_id: str
+    revision: int
+    scope: str
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """One more embedding for an entry: float16 bytes."""
+
+    entry_id: str
+    revision: int
+    scope: str
+    embedding: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reembedding:
+    """How far embedding stored prompts again, after a change of encoder, has come.
+
+    Attributes:
+        fingerprint: The encoder that they are embedded with.
+        done: Prompts embedded in this pass, or in the last that had something to do.
+        skipped: Prompts left as they are: too long for this encoder, unknown to it, or changed meanwhile.
+        total: Prompts that there were at the pass's start.
+        started, finished: Seconds since the Unix epoch, the store's clock; `finished` is None while it goes on.
+        leader: Whether this process did it; False says what another one wrote down.
+    """
+
+    fingerprint: str
+    done: int = 0
+    skipped: int = 0
+    total: int = 0
+    started: float | None = None
+    finished: float | None = None
+    leader: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EncodersSeen:
+    """Which encoders are in use in a namespace.
+
+    Attributes:
+        now: The store's clock, seconds since the Unix epoch.
+        seen: Fingerprint → when a process last said that it uses it, the store's clock.
+        progress: Of embedding again with the encoder that was asked about; None if that was never begun.
+    """
+
+    now: float
+    seen: Mapping[str, float]
+    progress: Reembedding | None
+
+
+@dataclass(frozen=True, slots=True)
 class LateEmbedding:
     """An embedding that wasn't ready when its entry was stored."""
 
@@ -591,8 +648,8 @@ class Store(Protocol):
         """Return the entries that the scope holds, with their expiry."""
         ...
 
-    def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
-        """Return the stored embeddings of entries, float16 bytes."""
+    def embeddings(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[bytes | None]:
+        """Return the embeddings that entries have of one encoder, float16 bytes."""
         ...
 
     def changes(self, after: int, *, count: int, block: float) -> list[Change]:
@@ -665,6 +722,42 @@ class Store(Protocol):
         ...
 
 
+class BackgroundStore(Store, Protocol):
+    """A store that a cache's own threads work on, besides requests; always synchronous."""
+
+    def encoders(self, fingerprint: str, *, timeout: float) -> EncodersSeen:
+        """Note that an encoder is in use, and return which are."""
+        ...
+
+    def lead(self, name: str, seconds: float, *, timeout: float) -> bool:
+        """Take a lease, or hold it for longer; False if another process has it."""
+        ...
+
+    def resign(self, name: str, *, timeout: float) -> None:
+        """Give a lease back."""
+        ...
+
+    def foreign(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[Foreign]:
+        """Return those of the entries that are live and have another encoder's embedding but none of this one."""
+        ...
+
+    def scan_foreign(self, fingerprint: str, *, count: int = 500) -> Iterator[list[Foreign]]:
+        """Walk over all such entries of the namespace in batches, empty ones too."""
+        ...
+
+    def embed(self, given: Sequence[Embedded], fingerprint: str, *, timeout: float) -> int:
+        """Give entries one more embedding, and announce them; returns how many still were that revision."""
+        ...
+
+    def note_reembedding(self, progress: Reembedding, *, timeout: float) -> None:
+        """Write down how far embedding again has come, for all processes to read."""
+        ...
+
+    def forget_encoders(self, fingerprints: Sequence[str], *, timeout: float) -> int:
+        """Drop the embeddings of encoders, and the lists of what they find; by a scan. Returns how many."""
+        ...
+
+
 class AsyncStore(Protocol):
     """`Store`, awaited: the same methods with the same meaning."""
 
@@ -714,7 +807,9 @@ class AsyncStore(Protocol):
         self, scope: str, fingerprint: str, *, timeout: float
     ) -> list[tuple[str, float | None]]: ...
 
-    async def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]: ...
+    async def embeddings(
+        self, ids: Sequence[str], fingerprint: str, *, timeout: float
+    ) -> list[bytes | None]: ...
 
     async def changes(self, after: int, *, count: int, block: float) -> list[Change]: ...
 

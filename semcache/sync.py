@@ -11,13 +11,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from semcache.core import Core
-from semcache.errors import StoreUnavailableError
-from semcache.protocols import Change, Position
+from semcache.errors import EncoderError, StoreUnavailableError
+from semcache.protocols import Change, Position, Reembedding
+from semcache.reembed import Reembedder
 from semcache.steps import Ask, Compute, Steps
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 BLOCK = 1.0  # seconds that one read waits for news
 PAUSE = 0.5  # seconds between attempts while the store is away
 BATCH = 1000
+LOOK = 10.0  # seconds between two looks for entries of another encoder
 GATHER = 0.01  # seconds; a busy log is read in handfuls, not record by record
 
 
@@ -145,12 +147,18 @@ class Follower:
         gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
         if gone:
             core.local.drop(*gone)  # an add replaces what was copied
+        core.foreign.extend(
+            c.entry_id
+            for c in changes
+            if c.op == "add" and c.fingerprint and core.fingerprint and c.fingerprint != core.fingerprint
+        )
         wanted: dict[str, list[tuple[str, float | None]]] = {}
         for change in changes:
             if change.op == "add" and change.fingerprint == core.fingerprint and change.scope in core.loaded:
                 wanted.setdefault(change.scope, []).append((change.entry_id, change.expires_at))
         for scope_id, members in wanted.items():
-            blobs = yield Ask("embeddings", ([name for name, _ in members],), {"timeout": 5.0})
+            names = [name for name, _ in members]
+            blobs = yield Ask("embeddings", (names, core.fingerprint), {"timeout": 5.0})
             yield Compute(lambda s=scope_id, m=members, b=blobs: core.add_rows(s, m, b))  # type: ignore[misc]
 
     def _drop_evicted(self, changes: Sequence[Change]) -> list[Change]:
@@ -186,6 +194,9 @@ class FollowerThread:
         self._stop = threading.Event()
         self._core = core
         self._next_sweep = time.monotonic() + core.policy.sweep_every
+        self._reembedder = Reembedder(core, store, stop=self._stop)
+        self._next_look = 0.0
+        self._reembedding = threading.Thread(target=self._embed_again, name="semcache-reembed", daemon=True)
         self._next_snapshot = time.monotonic() + core.policy.snapshot_every
         self._snapshot = threading.Thread(target=self.keep, name="semcache-snapshot", daemon=True)
         self.pid = os.getpid()
@@ -199,6 +210,7 @@ class FollowerThread:
                     self._stop.wait(GATHER)
                 self._sweep()
                 self._keep_now_and_then()
+                self._look_for_foreign()
             except (StoreUnavailableError, TimeoutError) as error:
                 log.debug("the change log can't be read: %s", error)
                 self._pause()
@@ -217,7 +229,34 @@ class FollowerThread:
         every = self._core.policy.sweep_every
         if every and time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + every
-            self._store.sweep(**self._core.sweeping(), timeout=5.0)
+            done = self._store.sweep(**self._core.sweeping(), timeout=5.0)
+            if done.leader and self._core.fingerprint:
+                self._reembedder.tidy()
+
+    def _look_for_foreign(self) -> None:
+        core = self._core
+        if not core.fingerprint or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK
+        if self._reembedder.look() and core.policy.reembed_rate and not self._reembedding.is_alive():
+            self._reembedding = threading.Thread(
+                target=self._embed_again, name="semcache-reembed", daemon=True
+            )
+            self._reembedding.start()
+
+    def _embed_again(self) -> None:
+        try:
+            self._reembedder.run(rate=self._core.policy.reembed_rate)
+        except (StoreUnavailableError, TimeoutError, EncoderError) as error:
+            log.debug("embedding again stopped: %s", error)
+            self._core.metrics.count("failures", "reembed")
+        except Exception:  # the top of a thread; at the end connections close under it
+            if not self._stop.is_set():
+                log.exception("embedding again failed")
+
+    def reembed(self, rate: float | None, watch: Callable[[Reembedding], None]) -> Reembedding:
+        """Embed all stored prompts again that this encoder hasn't, now and in this thread."""
+        return self._reembedder.run(rate=rate, whole=True, watch=watch)
 
     def _keep_now_and_then(self) -> None:
         every = self._core.policy.snapshot_every

@@ -48,7 +48,7 @@ class Rows(Watching, Uses):
             if members:
                 # Rows are hints worth having for later lookups too: the model shouldn't pay for a slow start.
                 blobs = yield self._ask(
-                    "embeddings", [name for name, _ in members], timeout=max(look.left(), 5.0)
+                    "embeddings", [n for n, _ in members], self.fingerprint, timeout=max(look.left(), 5.0)
                 )
                 yield Compute(lambda: self.add_rows(scope_id, members, blobs))
         except BaseException:

@@ -27,7 +27,7 @@ from semcache.hotkeys import HotKeys
 from semcache.local import LocalCopies
 from semcache.metrics import Metrics
 from semcache.policy import Policy
-from semcache.protocols import Budget, LateEmbedding, Matcher, Position, Stale, Verifier, View
+from semcache.protocols import Budget, LateEmbedding, Matcher, Position, Reembedding, Stale, Verifier, View
 from semcache.steps import Ask, Steps
 from semcache.types import (
     CacheRequest,
@@ -54,6 +54,7 @@ MAX_PLAIN = 10_000
 MAX_REMEMBERED = 1_000  # characters of a prompt whose names are remembered
 MAX_MET = 10_000
 QUEUED_FOR = 600.0  # seconds for which a process doesn't queue an entry that it has queued
+MAX_FOREIGN = 10_000
 WITHDRAWAL_TIMEOUT = 5.0  # seconds; a withdrawal is worth waiting for
 
 
@@ -143,6 +144,10 @@ class State:
         self.loads = 0
         self.forgotten = 0  # how often everything was
         self.own = OwnPuts()
+        self.foreign: deque[str] = deque(
+            maxlen=MAX_FOREIGN
+        )  # entries that the log told of with another encoder's embedding
+        self.reembedding: Reembedding | None = None  # how far embedding again has come, in whichever process
         self.starting: Future[None] | None = None if self.snapshots is None else Future()
         self.late: deque[LateEmbedding] = deque(maxlen=10_000)  # embeddings to be written by the follower
         self.met: OrderedDict[str, float] = (

@@ -23,10 +23,14 @@ from semcache.protocols import (
     Claim,
     Claimed,
     Draft,
+    Embedded,
+    EncodersSeen,
+    Foreign,
     LateEmbedding,
     Mark,
     Position,
     PutReply,
+    Reembedding,
     Refresh,
     Stale,
     Swept,
@@ -45,6 +49,7 @@ class _Slot:
     entry: Entry | None = None
     fingerprint: str = ""
     embedding: bytes | None = None
+    others: dict[str, bytes] = field(default_factory=dict)  # fingerprint → embedding
     gone_at: float | None = None
     complaints: dict[Complaint, float] = field(default_factory=dict)
     praise: dict[Praise, float] = field(default_factory=dict)
@@ -52,6 +57,10 @@ class _Slot:
     tomb_us: int = 0
     tomb_reason: str = ""
     tomb_count: int = 0
+
+    def of(self, fingerprint: str) -> bytes | None:
+        """Return the embedding of one encoder."""
+        return self.embedding if self.fingerprint == fingerprint else self.others.get(fingerprint)
 
 
 @dataclass
@@ -78,6 +87,8 @@ class MemoryStore:
         self._slots: dict[str, _Slot] = {}
         self._log: list[Change] = []
         self._shared: dict[tuple[str, str], bytes] = {}
+        self._encoders: dict[str, float] = {}
+        self._reembedded: dict[str, Reembedding] = {}
         self._secret: bytes | None = None
         self._queue: dict[str, tuple[Stale, float]] = {}  # ticket → (what, queued at)
         self._queued: dict[str, str] = {}  # entry → its ticket
@@ -101,6 +112,7 @@ class MemoryStore:
         slot = self._slots.get(entry_id)
         if slot is not None and slot.gone_at is not None and self._clock() >= slot.gone_at:
             slot.entry, slot.embedding, slot.gone_at = None, None, None
+            slot.others.clear()
         return slot
 
     def _note(
@@ -173,6 +185,7 @@ class MemoryStore:
                 stretch=draft.stretch,
             )
             slot.fingerprint, slot.embedding = draft.fingerprint, draft.embedding
+            slot.others.clear()
             slot.gone_at = None if draft.keep is None else self._clock() + draft.keep
             slot.complaints.clear()
             if draft.shared_embedding is not None:
@@ -428,14 +441,13 @@ class MemoryStore:
                 if (slot := self._slot(entry_id)) is not None
                 and slot.entry is not None
                 and slot.entry.scope == scope
-                and slot.fingerprint == fingerprint
-                and slot.embedding is not None
+                and slot.of(fingerprint) is not None
             ]
 
-    def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
+    def embeddings(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[bytes | None]:
         with self._lock:
             slots = [self._slot(entry_id) for entry_id in ids]
-            return [None if slot is None else slot.embedding for slot in slots]
+            return [None if slot is None else slot.of(fingerprint) for slot in slots]
 
     def changes(self, after: int, *, count: int, block: float) -> list[Change]:
         with self._lock:
@@ -549,6 +561,77 @@ class MemoryStore:
         for first in range(0, len(entries), count):
             yield entries[first : first + count]
 
+    def encoders(self, fingerprint: str, *, timeout: float) -> EncodersSeen:
+        with self._lock:
+            self._encoders[fingerprint] = self._clock()
+            progress = self._reembedded.get(fingerprint)
+            return EncodersSeen(self._clock(), dict(self._encoders), progress)
+
+    def lead(self, name: str, seconds: float, *, timeout: float) -> bool:
+        return True  # there is no other process
+
+    def resign(self, name: str, *, timeout: float) -> None:
+        """Nothing to give back."""
+
+    def foreign(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[Foreign]:
+        with self._lock:
+            found = []
+            for entry_id in ids:
+                slot = self._slot(entry_id)
+                if (
+                    slot is None
+                    or slot.entry is None
+                    or slot.entry.state != "live"
+                    or not slot.fingerprint
+                    or slot.of(fingerprint) is not None
+                ):
+                    continue
+                entry = slot.entry
+                found.append(Foreign(entry_id, entry.revision, entry.scope, entry.prompt))
+            return found
+
+    def scan_foreign(self, fingerprint: str, *, count: int = 500) -> Iterator[list[Foreign]]:
+        with self._lock:
+            ids = list(self._slots)
+        for first in range(0, len(ids), count):
+            yield self.foreign(ids[first : first + count], fingerprint, timeout=1.0)
+
+    def embed(self, given: Sequence[Embedded], fingerprint: str, *, timeout: float) -> int:
+        with self._lock:
+            done = 0
+            for one in given:
+                slot = self._slot(one.entry_id)
+                if slot is None or slot.entry is None or slot.entry.revision != one.revision:
+                    continue
+                if slot.fingerprint == fingerprint:
+                    slot.embedding = one.embedding
+                else:
+                    slot.others[fingerprint] = one.embedding
+                self._note("add", one.entry_id, one.scope, fingerprint, slot.gone_at)
+                done += 1
+            return done
+
+    def note_reembedding(self, progress: Reembedding, *, timeout: float) -> None:
+        with self._lock:
+            self._reembedded[progress.fingerprint] = replace(progress, leader=False)
+
+    def forget_encoders(self, fingerprints: Sequence[str], *, timeout: float) -> int:
+        with self._lock:
+            dropped = 0
+            for slot in self._slots.values():
+                for fingerprint in fingerprints:
+                    if slot.of(fingerprint) is None:
+                        continue
+                    dropped += 1
+                    if slot.fingerprint == fingerprint:
+                        slot.embedding = None
+                    else:
+                        del slot.others[fingerprint]
+            for fingerprint in fingerprints:
+                self._encoders.pop(fingerprint, None)
+                self._reembedded.pop(fingerprint, None)
+            return dropped
+
     def info(self, *, timeout: float) -> Mapping[str, str]:
         return {"redis_version": "none (memory store)"}
 
@@ -627,8 +710,8 @@ class AsyncMemoryStore:
     ) -> list[tuple[str, float | None]]:
         return self._store.members(scope, fingerprint, timeout=timeout)
 
-    async def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
-        return self._store.embeddings(ids, timeout=timeout)
+    async def embeddings(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[bytes | None]:
+        return self._store.embeddings(ids, fingerprint, timeout=timeout)
 
     async def changes(self, after: int, *, count: int, block: float) -> list[Change]:
         return self._store.changes(after, count=count, block=0.0)

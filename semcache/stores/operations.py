@@ -21,10 +21,14 @@ from semcache.protocols import (
     Claim,
     Claimed,
     Draft,
+    Embedded,
+    EncodersSeen,
+    Foreign,
     LateEmbedding,
     Mark,
     Position,
     PutReply,
+    Reembedding,
     Refresh,
     Stale,
     Swept,
@@ -34,6 +38,7 @@ from semcache.protocols import (
     Withdrawn,
 )
 from semcache.stores.budget import BudgetPlans, Room
+from semcache.stores.embeddings import EmbeddingPlans
 from semcache.stores.plans import Command, Plan, Plans, check
 from semcache.types import Entry, FeedbackResult
 
@@ -51,6 +56,7 @@ class Operations:
         self.budget = BudgetPlans(self.keys)
         self._cluster = cluster
         self._turn = 0  # which copy of a hot entry is read next
+        self.embedding_plans = EmbeddingPlans(self.keys, self.plans)
 
     def read(
         self, ids: Sequence[str], tags: Sequence[str], embedding: tuple[str, str] | None, copies: int = 0
@@ -208,8 +214,8 @@ class Operations:
         found: list[tuple[str, float | None]] = yield self.plans.members(scope, fingerprint)
         return found
 
-    def embeddings(self, ids: Sequence[str]) -> Steps[list[bytes | None]]:
-        found: list[bytes | None] = yield self.plans.embeddings(ids)
+    def embeddings(self, ids: Sequence[str], fingerprint: str) -> Steps[list[bytes | None]]:
+        found: list[bytes | None] = yield self.plans.embeddings(ids, fingerprint)
         return found
 
     def changes(self, after: int, count: int, block: float) -> Steps[list[Change]]:
@@ -273,6 +279,45 @@ class Operations:
                 yield self.plans.announce_again(key, *texts)
                 left += 1
         return left
+
+    def encoders(self, fingerprint: str) -> Steps[EncodersSeen]:
+        found: EncodersSeen = yield self.embedding_plans.encoders(fingerprint)
+        return found
+
+    def lead(self, name: str, holder: str, seconds: float) -> Steps[bool]:
+        done: bool = yield self.embedding_plans.lead(name, holder, seconds)
+        return done
+
+    def resign(self, name: str, holder: str) -> Steps[None]:
+        yield self.embedding_plans.resign(name, holder)
+
+    def foreign(self, keys: Sequence[bytes], fingerprint: str) -> Steps[list[Foreign]]:
+        found: list[Foreign] = yield self.embedding_plans.foreign(keys, fingerprint)
+        return found
+
+    def embed(self, given: Sequence[Embedded], fingerprint: str) -> Steps[int]:
+        # The epoch lives in another slot than the entries; the log needs it, and what the scripts found.
+        epoch: str = yield self.plans.begin()
+        outcomes = yield self.embedding_plans.embed(given, fingerprint)
+        done = [(one, expires) for one, (was, expires) in zip(given, outcomes, strict=True) if was]
+        if done:
+            yield self.embedding_plans.announce(epoch, done, fingerprint)
+        return len(done)
+
+    def note_reembedding(self, progress: Reembedding) -> Steps[None]:
+        yield self.embedding_plans.note(progress)
+
+    def unembed(self, keys: Sequence[bytes], fingerprints: Sequence[str]) -> Steps[int]:
+        dropped: int = yield self.embedding_plans.unembed(keys, fingerprints)
+        return dropped
+
+    def drop_keys(self, keys: Sequence[bytes]) -> Steps[int]:
+        # One command for each: they lie in different slots of a cluster.
+        yield Plan([("DEL", key) for key in keys], list)
+        return len(keys)
+
+    def forget_encoders(self, fingerprints: Sequence[str]) -> Steps[None]:
+        yield self.embedding_plans.forget(fingerprints)
 
     def tombstones(self, limit: int) -> Steps[list[Tombstone]]:
         names: list[str] = yield self.plans.tombstones(limit)

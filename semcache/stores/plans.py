@@ -93,6 +93,7 @@ def script_by_sha(sha: str) -> Script | None:
         "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback", "compact",
         "aside", "claim", "extend", "release", "queue", "finish",
         "reserve", "evict", "settle", "weigh",
+        "embed", "unembed", "encoders", "lead",
     )  # fmt: skip
     return next((script(name) for name in names if script(name).sha == sha), None)
 
@@ -241,10 +242,18 @@ class Plans:
 
         return Plan(commands, parse)
 
-    def embeddings(self, ids: Sequence[str]) -> Plan[list[bytes | None]]:
-        """Stored embeddings of entries."""
-        commands: list[Command] = [("HGET", self.keys.entry(entry_id), "embedding") for entry_id in ids]
-        return Plan(commands, lambda replies: [r if isinstance(r, bytes) else None for r in replies])
+    def embeddings(self, ids: Sequence[str], fingerprint: str) -> Plan[list[bytes | None]]:
+        """Embeddings that entries have of one encoder."""
+        fields = ("fingerprint", "embedding", f"embedding:{fingerprint}")
+        commands: list[Command] = [("HMGET", self.keys.entry(entry_id), *fields) for entry_id in ids]
+        wanted = fingerprint.encode()
+
+        def parse(replies: list[Any]) -> list[bytes | None]:
+            # A key of the wrong type has none.
+            triples = ((None, None, None) if isinstance(reply, Exception) else reply for reply in replies)
+            return [embedding if own == wanted else other for own, embedding, other in triples]
+
+        return Plan(commands, parse)
 
     def changes(self, after: int, count: int, block_ms: int) -> Plan[list[Change]]:
         """The log after a position, waiting for the first record."""

@@ -14,10 +14,14 @@ from semcache.protocols import (
     Claim,
     Claimed,
     Draft,
+    Embedded,
+    EncodersSeen,
+    Foreign,
     LateEmbedding,
     Mark,
     Position,
     PutReply,
+    Reembedding,
     Refresh,
     Stale,
     Swept,
@@ -32,6 +36,7 @@ from semcache.stores.plans import new_epoch
 from semcache.types import Entry, FeedbackResult
 
 T = TypeVar("T")
+_SCAN_TIMEOUT = 10.0  # seconds per batch
 
 
 class RedisStore:
@@ -111,8 +116,8 @@ class RedisStore:
     def members(self, scope: str, fingerprint: str, *, timeout: float) -> list[tuple[str, float | None]]:
         return self._run(self._operations.members(scope, fingerprint), timeout)
 
-    def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
-        return self._run(self._operations.embeddings(ids), timeout)
+    def embeddings(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[bytes | None]:
+        return self._run(self._operations.embeddings(ids, fingerprint), timeout)
 
     def changes(self, after: int, *, count: int, block: float) -> list[Change]:
         return self._run(self._operations.changes(after, count, block), block + 2.0)
@@ -161,13 +166,46 @@ class RedisStore:
     def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         return self._run(self._operations.tombstones(limit), timeout)
 
+    def encoders(self, fingerprint: str, *, timeout: float) -> EncodersSeen:
+        return self._run(self._operations.encoders(fingerprint), timeout)
+
+    def lead(self, name: str, seconds: float, *, timeout: float) -> bool:
+        return self._run(self._operations.lead(name, self._holder, seconds), timeout)
+
+    def resign(self, name: str, *, timeout: float) -> None:
+        self._run(self._operations.resign(name, self._holder), timeout)
+
+    def foreign(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[Foreign]:
+        keys = [self._operations.keys.entry(entry_id).encode() for entry_id in ids]
+        return self._run(self._operations.foreign(keys, fingerprint), timeout)
+
+    def scan_foreign(self, fingerprint: str, *, count: int = 500) -> Iterator[list[Foreign]]:
+        for keys in self._key_batches(count):
+            yield self._run(self._operations.foreign(keys, fingerprint), _SCAN_TIMEOUT)
+
+    def embed(self, given: Sequence[Embedded], fingerprint: str, *, timeout: float) -> int:
+        return self._run(self._operations.embed(given, fingerprint), timeout)
+
+    def note_reembedding(self, progress: Reembedding, *, timeout: float) -> None:
+        self._run(self._operations.note_reembedding(progress), timeout)
+
+    def forget_encoders(self, fingerprints: Sequence[str], *, timeout: float) -> int:
+        dropped = 0
+        for keys in self._key_batches(500):
+            dropped += self._run(self._operations.unembed(keys, fingerprints), timeout)
+        for fingerprint in fingerprints:
+            for keys in self._key_batches(500, f"members:{fingerprint}:*"):
+                self._run(self._operations.drop_keys(keys), timeout)
+        self._run(self._operations.forget_encoders(fingerprints), timeout)
+        return dropped
+
     def scan(self, *, count: int = 500) -> Iterator[list[Entry]]:
         for keys in self._key_batches(count):
             yield self._entries(keys)
 
-    def _key_batches(self, count: int) -> Iterator[list[bytes]]:
+    def _key_batches(self, count: int, names: str = "entry:*") -> Iterator[list[bytes]]:
         batch: list[bytes] = []
-        pattern = self._operations.keys.prefix + "entry:*"
+        pattern = self._operations.keys.prefix + names
         try:
             for key in self._connections.client().scan_iter(match=pattern, count=count):
                 batch.append(key)
@@ -279,8 +317,8 @@ class AsyncRedisStore:
     ) -> list[tuple[str, float | None]]:
         return await self._run(self._operations.members(scope, fingerprint), timeout)
 
-    async def embeddings(self, ids: Sequence[str], *, timeout: float) -> list[bytes | None]:
-        return await self._run(self._operations.embeddings(ids), timeout)
+    async def embeddings(self, ids: Sequence[str], fingerprint: str, *, timeout: float) -> list[bytes | None]:
+        return await self._run(self._operations.embeddings(ids, fingerprint), timeout)
 
     async def changes(self, after: int, *, count: int, block: float) -> list[Change]:
         return await self._run(self._operations.changes(after, count, block), block + 2.0)

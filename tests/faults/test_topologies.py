@@ -110,6 +110,7 @@ ACL = (
     "+zrange", "+zrevrange", "+zrem", "+zremrangebyscore", "+zremrangebyrank", "+zcard", "+xread", "+xrange", "+xrevrange", "+xadd",
     "+xreadgroup", "+xautoclaim", "+xgroup|create", "+xack", "+xdel", "+scan", "+incr", "+pexpire", "+persist", "+hset",
     "+hsetnx", "+hincrby", "+hdel", "+hgetall", "+del", "+exists", "+hlen", "+smembers", "+sadd", "+srem", "+scard", "+rename",
+    "+hstrlen", "+pttl",
     "+waitaof", "+wait",
 )  # fmt: skip
 
