@@ -158,9 +158,7 @@ def test_two_processes_share_the_work(make: Callable[..., Facade]) -> None:
         lambda: (
             look_now(first)
             or look_now(second)
-            or (p := second.stats().reembedding)
-            and p.finished
-            and p.done == 100
+            or ((p := second.stats().reembedding) and p.finished and p.done == 100)
         ),
     )
     texts = [text for encoder in (one, other) for batch in encoder.batches for text in batch]

@@ -150,7 +150,8 @@ def block_keys(event: Event) -> list[Key]:
         return []
     if result["action"] not in ("blocked", "withdrawn"):
         return []
-    everybody = [("",)] if result["raters"] >= args["needed"] else []
+    # Where the complaints withdraw the answer, they are counted over all texts, not over this one.
+    everybody = [("",)] if result["action"] == "blocked" and result["raters"] >= args["needed"] else []
     return [("block", args["entry_id"], args["question"], *who) for who in ((args["rater"],), *everybody)]
 
 

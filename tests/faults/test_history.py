@@ -155,6 +155,8 @@ def test_a_blocked_text_is_wrong_for_its_rater_and_for_all_once_enough_have_said
     assert kinds(stored, first, asked(3.2, "w"), asked(3.2, None)) == []
     assert kinds(stored, first, second, asked(4.2, "w"), asked(4.2, None)) == ["blocked", "blocked"]
     assert kinds(stored, block(2.0, "u", action="none"), asked(3.2, "u")) == []
+    withdrawn = [block(2.0, "v", raters=2, action="withdrawn"), put(2.5, 2.6)]
+    assert kinds(stored, *withdrawn, asked(3.2, "w"), asked(3.2, "v")) == ["blocked"]
 
 
 def test_the_raters_other_word_and_a_flush_bring_a_blocked_text_back() -> None:
