@@ -21,6 +21,7 @@ from semcache.errors import InvalidRequestError
 from semcache.scope import nfc
 
 MAX_RATER = 1024
+MAX_OWN = 16  # complaints of one rater about one entry, so that she can't crowd out the others'
 EPSILON = 1e-9  # three thirds are one
 
 
@@ -54,6 +55,18 @@ def distinct_raters(marks: Iterable[Complaint | Praise]) -> tuple[int, float]:
             for heaviest, name in ((principals, mark.principal), (nonces, mark.nonce)):
                 heaviest[name] = max(heaviest.get(name, 0.0), mark.weight)
     return min(len(principals), len(nonces)), min(sum(principals.values()), sum(nonces.values()))
+
+
+def crowded(complaints: Iterable[Complaint], new: Complaint) -> list[Complaint]:
+    """Return the complaints that a rater's new one takes the place of: her last about this text, her oldest of many.
+
+    Args:
+        complaints: Oldest first.
+    """
+    own = [c for c in complaints if c.principal == new.principal]
+    same = [c for c in own if (c.about, c.text) == (new.about, new.text)]
+    others = [c for c in own if (c.about, c.text) != (new.about, new.text)]
+    return same + others[: max(0, len(others) - (MAX_OWN - 1))]
 
 
 def raised(raters: int, step: int, praise: Iterable[Praise]) -> int:

@@ -16,7 +16,7 @@ from typing import Literal
 from semcache.codec import decode_response
 from semcache.decision import Clock, liveness
 from semcache.eviction import Ranked, weight
-from semcache.feedback import Complaint, Praise, consequence, distinct_raters, raised
+from semcache.feedback import Complaint, Praise, consequence, crowded, distinct_raters, raised
 from semcache.protocols import (
     Budget,
     Change,
@@ -403,6 +403,8 @@ class MemoryStore:
                 complaint = Complaint(
                     mark.about, entry.revision, mark.principal, mark.nonce, mark.text, mark.weight
                 )
+                for older in crowded(slot.complaints, complaint):
+                    del slot.complaints[older]
                 slot.complaints[complaint] = now
             if mark.verdict != 0 and mark.about == "match" and mark.similarity is not None:
                 seen = (*entry.observations, (round(mark.similarity, 4), mark.verdict == 1))

@@ -251,10 +251,10 @@ def draft() -> Draft:
 @given(
     verdicts=st.lists(
         st.tuples(
-            st.sampled_from([-1, -1, -1, 0, 1, 1]), st.sampled_from(["answer", "match"]), people, servings,
-            st.sampled_from(["t1", "t2", "t3"]), weights,
+            st.sampled_from([-1, -1, -1, -1, 0, 1, 1]), st.sampled_from(["answer", "match"]), people, servings,
+            st.sampled_from(["t1", "t2", "t3"]) | st.integers(4, 30).map(lambda number: f"t{number}"), weights,
         ),
-        max_size=30,
+        max_size=60,
     ),
     raters=st.integers(1, 4), trust=st.integers(0, 3),
 )  # fmt: skip
@@ -280,3 +280,26 @@ def test_the_script_does_what_the_pure_rules_say(
     script.close()
 
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+def test_one_rater_cant_crowd_out_the_others(kind: str, redis_url: str) -> None:
+    store: Any = MemoryStore()
+    if kind == "redis":
+        store = RedisStore(connect(redis_url, 5.0), f"test-{uuid.uuid4().hex}")
+
+    def complain(who: str, about: str, text: str) -> str:
+        mark = Mark(
+            entry_id=ENTRY, revision=None, verdict=-1, about=about, principal=who, nonce=f"{who}-{text}", text=text,
+            similarity=None, raters=3, window=3600.0, keep=3600.0, rate=10_000, rate_window=3600.0, weight=1.0, trust=10,
+            trust_window=3600.0,
+        )  # fmt: skip
+        return str(store.feedback(mark, durability="memory", timeout=5.0).action)
+
+    store.put(draft(), timeout=5.0)
+    first = [complain(who, "answer", "t") for who in ("ann", "ben")]
+    flood = {complain("flood", "match", f"text-{number}") for number in range(1100)}
+    last = complain("cat", "answer", "t")
+    store.close()
+
+    assert (first, flood, last) == (["recorded", "recorded"], {"blocked"}, "withdrawn")

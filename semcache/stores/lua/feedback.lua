@@ -20,7 +20,7 @@ end
 local verdict, about, revision = ARGV[1], ARGV[2], entry[2]
 local principal, nonce, text, weight = ARGV[4], ARGV[5], ARGV[6], ARGV[8]
 local base, window = tonumber(ARGV[9]), tonumber(ARGV[10])
-local MARKS, TRUSTED, EPSILON = 1000, 256, 1e-9
+local MARKS, OWN, TRUSTED, EPSILON = 1000, 16, 256, 1e-9
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now - window))
 redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', string.format('(%.0f', now - tonumber(ARGV[15])))
 
@@ -139,8 +139,21 @@ end
 for _, mark in ipairs(ups()) do
   if mark.principal == principal then redis.call('ZREM', KEYS[5], mark.mark) end
 end
+-- One rater has one mark per text, her last, and OWN in all: she can't crowd out the others'.
+local own, limit = 0, needed() - EPSILON
+local before = downs()
+for i = #before, 1, -1 do
+  local mark = before[i]
+  if mark.principal == principal then
+    if (mark.about == about and mark.text == text) or own >= OWN - 1 then
+      redis.call('ZREM', KEYS[2], mark.mark)
+    else
+      own = own + 1
+    end
+  end
+end
 record(2, table.concat({about, revision, principal, nonce, text, weight}, ' '), window, MARKS)
-local found, limit = downs(), needed() - EPSILON
+local found = downs()
 if about == 'answer' then
   local raters, weighs = distinct(found, 'answer')
   local done = answer(weighs >= limit and 'withdrawn' or 'recorded', raters, weighs)
