@@ -1,9 +1,14 @@
-"""How soon is a withdrawn answer gone in another process, and what do feedback and invalidations cost in memory?
+"""How soon is a withdrawn answer gone in another process, and what do feedback and invalidations cost?
 
-    python benchmarks/bench_withdrawals.py [--trials 100] [--events 1000000] [--tags 100000] [--json]
+    python benchmarks/bench_withdrawals.py [--only delays tags feedback call invalidate] [--trials 100]
+        [--events 1000000] [--tags 100000] [--entries 100000] [--json]
 
-The other process keeps local copies (bound 1 s) and asks without pause. What is measured is the time from
-the return of the deciding call to the start of the last lookup that was still served.
+- delays: from the return of the deciding thumbs-down to the start of the last lookup that another process still
+  served. It keeps local copies (bound 1 s) and asks without pause.
+- call: a feedback call against a bare GET on the same server, both from this process, one after the other.
+- invalidate: one tag of many entries, each stored by a put. Afterwards every one of a sample must be a miss, here
+  and in a process that starts then.
+- tags, feedback: the server's memory while many tags are invalidated and many verdicts given, and after a sweep.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import os
 import platform
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -82,24 +88,32 @@ def memory(client: redis.Redis) -> int:
 
 
 def feedback_memory(url: str, events: int) -> dict[str, Any]:
-    """Many verdicts on 1,000 entries, by 1,000 raters who never suffice to withdraw."""
+    """Many verdicts on 1,000 entries, by raters who never suffice to withdraw; one of four is a thumbs-up."""
     client = redis.Redis.from_url(url)
     with open_cache(url, feedback_raters=10**6) as cache:
         ids = [cache.put(f"entry {n}", "x").entry_id for n in range(1000)]
         before, started, largest = memory(client), time.perf_counter(), 0
+        grown = []
         for number in range(events):
-            cache.feedback(str(ids[number % 1000]), -1, rater=f"u-{(number * 7919) % 100_003}")
-            if number % 50_000 == 0:
+            verdict: Any = 1 if number % 4 == 3 else -1
+            cache.feedback(str(ids[number * 31 % 1000]), verdict, rater=f"u-{(number * 7919) % 100_003}")
+            if (number + 1) % max(1, events // 10) == 0:
+                grown.append(round((memory(client) - before) / 1e6, 1))
                 largest = max(largest, memory(client) - before)
         took = time.perf_counter() - started
-        largest = max(largest, memory(client) - before)
-        marks = max(client.zcard(key) for key in client.scan_iter(f"semcache:{NAMESPACE}:downs:*"))
+        marks = {
+            what: max(
+                (client.zcard(key) for key in client.scan_iter(f"semcache:{NAMESPACE}:{what}:*")), default=0
+            )
+            for what in ("downs", "ups")
+        }
     client.close()
     return {
         "events": events,
         "per_s": round(events / took),
+        "MB_by_tenth": grown,
         "most_MB": round(largest / 1e6, 1),
-        "most_marks": marks,
+        "most_marks_of_an_entry": marks,
     }
 
 
@@ -119,24 +133,94 @@ def tag_memory(url: str, tags: int) -> dict[str, Any]:
         "tags": tags,
         "per_s": round(tags / took),
         "MB": round(grown / 1e6, 1),
+        "most_MB_of_any_number": round(grown / tags * Policy().max_generations / 1e6, 1),
         "a_new_entry_is_served": alive,
     }
 
 
+def feedback_call(url: str, calls: int) -> dict[str, Any]:
+    """One call against one bare round trip, in turn."""
+    client = redis.Redis.from_url(url)
+    client.set("bare", "x")
+    bare, call = [], []
+    with open_cache(url, feedback_raters=3) as cache:
+        for number in range(calls):
+            prompt = f"asked {number % 100}"
+            if number < 100:
+                cache.put(prompt, "x")
+            found = cache.lookup(prompt)
+            assert isinstance(found, Hit)
+            lookup_id = found.lookup_id
+            started = time.perf_counter()
+            client.get("bare")
+            between = time.perf_counter()
+            cache.feedback(lookup_id, 1 if number % 2 else -1, rater=f"u-{number % 100}")
+            bare.append(1e6 * (between - started))
+            call.append(1e6 * (time.perf_counter() - between))
+    client.close()
+    p50 = float(np.percentile(call, 50)), float(np.percentile(bare, 50))
+    return {
+        "calls": calls,
+        "call_us": {f"p{p}": round(float(np.percentile(call, p))) for p in (50, 99)},
+        "bare_get_us": {f"p{p}": round(float(np.percentile(bare, p))) for p in (50, 99)},
+        "p50_in_round_trips": round(p50[0] / p50[1], 2),
+        "us_beside_the_round_trip": round(p50[0] - p50[1]),  # two round trips hold it where one takes as long
+    }
+
+
+def invalidation(url: str, entries: int) -> dict[str, Any]:
+    """Withdraw many entries by their tag."""
+    with open_cache(url) as cache:
+        for number in range(entries):
+            cache.put(f"object {number}", "an answer", tags={"season:autumn"})
+        counted = cache.invalidate(tags={"season:autumn"}, dry_run=True).matched
+        started = time.perf_counter()
+        cache.invalidate(tags={"season:autumn"})
+        took = time.perf_counter() - started
+        sample = range(0, entries, max(1, entries // 1000))
+        here = sum(isinstance(cache.lookup(f"object {number}"), Hit) for number in sample)
+        again = []
+        for _ in range(200):
+            started = time.perf_counter()
+            cache.invalidate(tags={"season:autumn"})
+            again.append(1000 * (time.perf_counter() - started))
+    with open_cache(url) as cache:
+        there = sum(isinstance(cache.lookup(f"object {number}"), Hit) for number in sample)
+    return {
+        "entries": counted,
+        "first_ms": round(1000 * took, 2),
+        "again_ms": {f"p{p}": round(float(np.percentile(again, p)), 2) for p in (50, 99, 100)},
+        "still_served_here": here,
+        "still_served_by_a_new_process": there,
+    }
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parts = ("delays", "call", "invalidate", "tags", "feedback")
+    parser.add_argument("--only", nargs="*", choices=parts, default=parts)
     parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--calls", type=int, default=5000)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--tags", type=int, default=100_000)
+    parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, EmbeddedServer.open(Path(folder) / "data") as server:
-        report = {
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
-            "last_serve_after_withdrawal": delays(server.url, options.trials),
-            "tags": tag_memory(server.url, options.tags),
-            "feedback": feedback_memory(server.url, options.events),
-        }
+    measures: dict[str, Callable[[str], dict[str, Any]]] = {
+        "delays": lambda url: delays(url, options.trials),
+        "call": lambda url: feedback_call(url, options.calls),
+        "invalidate": lambda url: invalidation(url, options.entries),
+        "tags": lambda url: tag_memory(url, options.tags),
+        "feedback": lambda url: feedback_memory(url, options.events),
+    }
+    report: dict[str, Any] = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    }
+    for part in options.only:
+        with tempfile.TemporaryDirectory() as folder, EmbeddedServer.open(Path(folder) / "data") as server:
+            report[part] = measures[part](server.url)
     if options.json:
         print(json.dumps(report))
         return

@@ -7,6 +7,7 @@ slot of a cluster and one Lua script can change it.
 from __future__ import annotations
 
 from binascii import crc_hqx
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import count
 from urllib.parse import quote
@@ -70,6 +71,11 @@ class Keys:
     def beside(self, what: str, entry_id: str) -> str:
         """Key of something that lives beside an entry: downs, blocked, tomb."""
         return f"{self.prefix}{what}:{{{split_entry_id(entry_id)[2]}}}"
+
+    def all_beside(self, what: Iterable[str], entry_id: str) -> list[str]:
+        """Keys of several things that live beside an entry."""
+        id_ = split_entry_id(entry_id)[2]
+        return [f"{self.prefix}{one}:{{{id_}}}" for one in what]
 
     def members(self, fingerprint: str, scope: str) -> str:
         """Key of the sorted set of a scope's entries."""

@@ -20,6 +20,7 @@ from semcache.types import CacheRequest, JsonValue
 _SEPARATOR = b"\x1f"
 _ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~]|%[0-9A-F]{2}){1,120}")
 MAX_TAG = 512  # characters
+_ID = re.compile("[0-9a-f]{32}")
 _CUT = re.compile(r"%.?$")
 
 
@@ -131,9 +132,9 @@ def split_entry_id(name: str) -> tuple[str, str, str]:
         InvalidRequestError: It isn't the name of an entry.
     """
     parts = name.split("/") if isinstance(name, str) else []
-    if len(parts) != 3 or len(parts[2]) != 32 or any(c not in "0123456789abcdef" for c in parts[2]):
+    if len(parts) != 3 or not _ID.fullmatch(parts[2]):
         raise InvalidRequestError(f"entry id {name!r:.100}, expected <model>/<version>/<32 hex digits>")
-    if not all(_ENCODED.fullmatch(part) for part in parts[:2]):
+    if not (_ENCODED.fullmatch(parts[0]) and _ENCODED.fullmatch(parts[1])):
         raise InvalidRequestError(f"entry id {name!r:.100} isn't percent-encoded as semcache writes it")
     return parts[0], parts[1], parts[2]
 

@@ -458,7 +458,7 @@ class Plans:
         keys = self.keys
         beside = [
             keys.entry(mark.entry_id),
-            *(keys.beside(w, mark.entry_id) for w in ("downs", "tomb", "blocked", "ups")),
+            *keys.all_beside(("downs", "tomb", "blocked", "ups"), mark.entry_id),
         ]
         # The limit is counted beside the script, whose slot is another: who is over it is told so, and her
         # next verdicts aren't sent at all.

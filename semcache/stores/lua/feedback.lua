@@ -21,66 +21,64 @@ local verdict, about, revision = ARGV[1], ARGV[2], entry[2]
 local principal, nonce, text, weight = ARGV[4], ARGV[5], ARGV[6], ARGV[8]
 local base, window = tonumber(ARGV[9]), tonumber(ARGV[10])
 local MARKS, OWN, TRUSTED, EPSILON = 1000, 16, 256, 1e-9
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now - window))
-redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', string.format('(%.0f', now - tonumber(ARGV[15])))
 
--- Marks of this revision; those of another go.
-local function downs()
-  local found = {}
-  for _, mark in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-    local a, r, p, n, t, w = string.match(mark, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)$')
-    if r == revision then
-      found[#found + 1] = {mark = mark, about = a, principal = p, nonce = n, text = t, weight = tonumber(w) or 1}
+-- Marks of this revision in their window, oldest first; the others go.
+local function read(key, since, pattern, fields)
+  local found, marks = {}, redis.call('ZRANGE', KEYS[key], 0, -1, 'WITHSCORES')
+  for at = 1, #marks, 2 do
+    local mark = marks[at]
+    local values = {string.match(mark, pattern)}
+    local one = {mark = mark}
+    for i, field in ipairs(fields) do one[field] = values[i] end
+    if one.revision == revision and tonumber(marks[at + 1]) >= since then
+      one.weight = tonumber(one.weight) or 1
+      found[#found + 1] = one
     else
-      redis.call('ZREM', KEYS[2], mark)
+      redis.call('ZREM', KEYS[key], mark)
     end
   end
   return found
 end
 
-local function ups()
-  local found = {}
-  for _, mark in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do
-    local r, p, n, w = string.match(mark, '^(%S+) (%S+) (%S+) (%S+)$')
-    if r == revision then
-      found[#found + 1] = {mark = mark, principal = p, nonce = n, weight = tonumber(w)}
-    else
-      redis.call('ZREM', KEYS[5], mark)
+local downs = read(2, now - window, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)$', {'about', 'revision', 'principal', 'nonce', 'text', 'weight'})
+local ups = read(5, now - tonumber(ARGV[15]), '^(%S+) (%S+) (%S+) (%S+)$', {'revision', 'principal', 'nonce', 'weight'})
+
+-- Removes this principal's marks that aren't to be kept.
+local function drop(key, marks, keep)
+  for i = #marks, 1, -1 do
+    if marks[i].principal == principal and not (keep and keep(marks[i])) then
+      redis.call('ZREM', KEYS[key], marks[i].mark)
+      table.remove(marks, i)
     end
   end
-  return found
 end
 
--- Forgets what this principal has said so far.
-local function take_back()
-  for _, mark in ipairs(downs()) do
-    if mark.principal == principal then redis.call('ZREM', KEYS[2], mark.mark) end
-  end
-  for _, mark in ipairs(ups()) do
-    if mark.principal == principal then redis.call('ZREM', KEYS[5], mark.mark) end
-  end
-  if redis.call('SREM', KEYS[4], text .. '@' .. principal) == 1 then
-    local left = redis.call('SMEMBERS', KEYS[4])
-    if #left > 0 then redis.call('HSET', KEYS[1], 'blocked', table.concat(left, ' ')) else redis.call('HDEL', KEYS[1], 'blocked') end
+local function record(key, marks, mark, words, span, most)
+  mark.principal, mark.nonce, mark.weight = principal, nonce, tonumber(weight)
+  redis.call('ZADD', KEYS[key], stamp, table.concat(words, ' '))
+  redis.call('PEXPIRE', KEYS[key], string.format('%.0f', math.max(1, span / 1000)))
+  marks[#marks + 1] = mark
+  while #marks > most do
+    redis.call('ZREM', KEYS[key], marks[1].mark)
+    table.remove(marks, 1)
   end
 end
 
 -- How many distinct raters these are, and what they weigh.
-local function distinct(found, wanted, only_text)
-  local heaviest = {principal = {}, nonce = {}}
-  for _, mark in ipairs(found) do
-    if mark.weight > 0 and (wanted == nil or mark.about == wanted) and (only_text == nil or mark.text == only_text) then
-      for what, table in pairs(heaviest) do
-        table[mark[what]] = math.max(table[mark[what]] or 0, mark.weight)
-      end
+local function distinct(marks, wanted, only_text)
+  local principals, nonces = {}, {}
+  local people, servings, weighs, serve = 0, 0, 0, 0
+  for _, mark in ipairs(marks) do
+    local w = mark.weight
+    if w > 0 and (wanted == nil or mark.about == wanted) and (only_text == nil or mark.text == only_text) then
+      local p, n = principals[mark.principal], nonces[mark.nonce]
+      if p == nil then people = people + 1 end
+      if n == nil then servings = servings + 1 end
+      if w > (p or 0) then weighs = weighs + w - (p or 0); principals[mark.principal] = w end
+      if w > (n or 0) then serve = serve + w - (n or 0); nonces[mark.nonce] = w end
     end
   end
-  local count, weighs = {}, {}
-  for what, table in pairs(heaviest) do
-    count[what], weighs[what] = 0, 0
-    for _, one in pairs(table) do count[what], weighs[what] = count[what] + 1, weighs[what] + one end
-  end
-  return math.min(count.principal, count.nonce), math.min(weighs.principal, weighs.nonce)
+  return math.min(people, servings), math.min(weighs, serve)
 end
 
 local function observe(sign)
@@ -108,18 +106,11 @@ local function withdraw(reason)
   redis.call('DEL', KEYS[2], KEYS[5])
 end
 
-local function record(key, mark, span, most)
-  redis.call('ZADD', KEYS[key], stamp, mark)
-  redis.call('PEXPIRE', KEYS[key], string.format('%.0f', math.max(1, span / 1000)))
-  local excess = redis.call('ZCARD', KEYS[key]) - most
-  if excess > 0 then redis.call('ZREMRANGEBYRANK', KEYS[key], 0, excess - 1) end
-end
-
 -- Entries that many called right need more raters against them, at most twice as many.
 local function needed()
   local step = tonumber(ARGV[14])
   if step == 0 then return base end
-  local _, trust = distinct(ups())
+  local _, trust = distinct(ups)
   return base + math.min(base, math.floor(trust / step + EPSILON))
 end
 
@@ -127,50 +118,44 @@ local function answer(action, raters, weighs)
   return {action, raters, string.format('%.6g', weighs), string.format('%.6g', needed()), scope, fingerprint}
 end
 
+drop(5, ups)
 if verdict ~= '-1' then
-  take_back()
+  drop(2, downs)
+  if redis.call('SREM', KEYS[4], text .. '@' .. principal) == 1 then
+    local left = redis.call('SMEMBERS', KEYS[4])
+    if #left > 0 then redis.call('HSET', KEYS[1], 'blocked', table.concat(left, ' ')) else redis.call('HDEL', KEYS[1], 'blocked') end
+  end
   if verdict == '1' then
-    record(5, revision .. ' ' .. principal .. ' ' .. nonce .. ' ' .. weight, tonumber(ARGV[15]), TRUSTED)
+    record(5, ups, {}, {revision, principal, nonce, weight}, tonumber(ARGV[15]), TRUSTED)
     observe('+')
   end
-  return answer(verdict == '1' and 'recorded' or 'none', distinct(downs(), about))
+  return answer(verdict == '1' and 'recorded' or 'none', distinct(downs, about))
 end
 
-for _, mark in ipairs(ups()) do
-  if mark.principal == principal then redis.call('ZREM', KEYS[5], mark.mark) end
-end
 -- One rater has one mark per text, her last, and OWN in all: she can't crowd out the others'.
-local own, limit = 0, needed() - EPSILON
-local before = downs()
-for i = #before, 1, -1 do
-  local mark = before[i]
-  if mark.principal == principal then
-    if (mark.about == about and mark.text == text) or own >= OWN - 1 then
-      redis.call('ZREM', KEYS[2], mark.mark)
-    else
-      own = own + 1
-    end
-  end
-end
-record(2, table.concat({about, revision, principal, nonce, text, weight}, ' '), window, MARKS)
-local found = downs()
+local own = 0
+drop(2, downs, function(mark)
+  if (mark.about == about and mark.text == text) or own >= OWN - 1 then return false end
+  own = own + 1
+  return true
+end)
+record(2, downs, {about = about, text = text}, {about, revision, principal, nonce, text, weight}, window, MARKS)
+local limit = needed() - EPSILON
 if about == 'answer' then
-  local raters, weighs = distinct(found, 'answer')
-  local done = answer(weighs >= limit and 'withdrawn' or 'recorded', raters, weighs)
+  local raters, weighs = distinct(downs, 'answer')
   if weighs >= limit then withdraw('feedback') end
-  return done
+  return answer(weighs >= limit and 'withdrawn' or 'recorded', raters, weighs)
 end
 observe('-')
-local raters, weighs = distinct(found, 'match', text)
+local raters, weighs = distinct(downs, 'match', text)
 block(weighs >= base - EPSILON and text or (text .. '@' .. principal))
 local texts, complaints = {}, 0
-for _, mark in ipairs(found) do
+for _, mark in ipairs(downs) do
   if mark.about == 'match' and mark.weight > 0 and not texts[mark.text] then texts[mark.text] = true; complaints = complaints + 1 end
 end
-local everybody, together = distinct(found, 'match')
+local everybody, together = distinct(downs, 'match')
 if complaints >= base and together >= limit then
-  local done = answer('withdrawn', everybody, together)
   withdraw('feedback:match')
-  return done
+  return answer('withdrawn', everybody, together)
 end
 return answer('blocked', raters, weighs)
