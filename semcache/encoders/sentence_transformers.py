@@ -189,7 +189,9 @@ def _identity(name: str) -> tuple[str, str]:
     folder = Path(name)
     if folder.is_dir():
         weights, revision = _digests(folder)
-        return _KNOWN.get(weights, folder.resolve().name), revision
+        name = folder.resolve().name
+        impostor = weights not in _KNOWN and name.lower() in _KNOWN.values()
+        return _KNOWN.get(weights, f"other.{name}" if impostor else name), revision
     from huggingface_hub import snapshot_download
 
     repository = name if "/" in name else f"sentence-transformers/{name}"
@@ -197,7 +199,9 @@ def _identity(name: str) -> tuple[str, str]:
         commit = Path(snapshot_download(repository, local_files_only=True)).name
     except (OSError, ValueError) as error:
         raise EncoderError(f"the local cache doesn't tell the revision of {name!r}: {error}") from error
-    return repository.rpartition("/")[2], commit[:12]
+    owner, _, base = repository.rpartition("/")
+    impostor = owner != "sentence-transformers" and base.lower() in _KNOWN.values()
+    return f"{owner}.{base}" if impostor else base, commit[:12]
 
 
 def _digests(folder: Path) -> tuple[str, str]:

@@ -59,6 +59,7 @@ class Analysis:
         keys: Per token what is compared: base form, canonical word, value.
         words: Per token its normal text.
         classes: Per token its class.
+        kinds: The classes that occur.
         weights: Per token how much it tells, in [0, 1].
         total: Sum of the weights.
         negations: How often the text negates.
@@ -74,6 +75,7 @@ class Analysis:
     keys: tuple[str, ...]
     words: tuple[str, ...]
     classes: tuple[str, ...]
+    kinds: frozenset[str]
     weights: tuple[float, ...]
     total: float
     negations: int
@@ -113,6 +115,7 @@ def analyse(text: str) -> Analysis:
         keys=tuple(keys),
         words=tuple(token.text for token in tokens),
         classes=tuple(classes),
+        kinds=frozenset(classes),
         weights=tuple(weights),
         total=sum(weights),
         negations=_zh_negations(plain) if chinese else _negations(tokens),
@@ -145,13 +148,24 @@ def _language(text: str, tokens: list[Token]) -> str:
         return {0x04: "ru", 0x06: "ar", 0x05: "he", 0x0E: "th", 0x09: "hi", 0x03: "el"}.get(
             ord(words[0][0]) >> 8, "und"
         )
-    counts = {code: sum(w in stop for w in words) for code, stop in en.LATIN_STOP_WORDS.items()}
-    best = max(counts, key=lambda code: counts[code])  # the first listed, English, wins ties
+    counts = dict.fromkeys(en.LATIN_STOP_WORDS, 0)
+    for word in words:
+        for code in _STOP_WORD_OF.get(word, ()):
+            counts[code] += 1
+    best = max(counts, key=counts.__getitem__)  # the first listed, English, wins ties
+    if best == "en" and counts["en"]:
+        return "en"
     known = sum(w in en.FUNCTION or bool(lexicon.part_of_speech(lexicon.lemma(w))) for w in words)
     if best != "en" and counts[best] >= 2 and 10 * known < 7 * len(words):
         second = max(n for code, n in counts.items() if code != best)
         return best if counts[best] > second else "und"
     return "en" if counts["en"] or 2 * known >= len(words) or text.isascii() else "und"
+
+
+_STOP_WORD_OF: Final = {
+    word: tuple(code for code, stop in en.LATIN_STOP_WORDS.items() if word in stop)
+    for word in frozenset().union(*en.LATIN_STOP_WORDS.values())
+}
 
 
 def _join_places(tokens: list[Token]) -> list[Token]:

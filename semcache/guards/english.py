@@ -430,7 +430,7 @@ FROM_MARKERS: Final = words(
 TO_MARKERS: Final = words("to into onto arriving arrive arrives toward towards landing land reaching reach")
 SYMMETRIC: Final = words("""
     and or vs versus between with married marry friend friends close related similar same equal equivalent different
-    compare compared comparison difference similarity neighbor neighbors dating engaged siblings cousins cousin than nor plus
+    compare compared comparison difference similarity neighbor neighbors dating engaged siblings cousins cousin nor plus
     together distance connected connect relationship relate engage engaged acquaint acquainted date agree talk chat meet partner acquaintance acquaintances beside near next identical opposite
     """)
 MODIFIERS_THAT_ADD_NOTHING: Final = words("""

@@ -67,6 +67,7 @@ _IRREGULAR: Final = {
     eat ate eaten
     fall fell fallen
     forget forgot forgotten
+    forgive forgave forgiven
     begin began begun
     drink drank drunk
     sing sang sung
@@ -186,7 +187,10 @@ def lemma(word: str) -> str:
         for end, put in (("ies", "y"), ("es", ""), ("s", "")):
             if word.endswith(end):
                 stem = word[: -len(end)] + put
-                if end == "s" or known.get(stem):
+                hisses = end != "es" or stem.endswith(
+                    ("s", "x", "z", "ch", "sh", "o")
+                )  # boxes; but planes, bees
+                if end == "s" or (hisses and known.get(stem)):
                     return stem
     if word.endswith(("ed", "ing")):
         stem = word[:-2] if word.endswith("ed") else word[:-3]

@@ -56,12 +56,11 @@ def _meant_alike(one: str, other: str) -> bool:
 
 def _typed(name: str, classes: frozenset[str]) -> Guard:
     def guard(c: Comparison) -> Verdict:
-        left, right = _unmatched(c, classes)
-        if left and right:
-            return refuse(f"{show(left)} against {show(right)}")
-        if left or right:
-            return PASS
-        named = not classes.isdisjoint(c.a.classes) or not classes.isdisjoint(c.b.classes)
+        if c.left_a and c.left_b:
+            left, right = _unmatched(c, classes)
+            if left and right:
+                return refuse(f"{show(left)} against {show(right)}")
+        named = not classes.isdisjoint(c.a.kinds) or not classes.isdisjoint(c.b.kinds)
         return PASS if named else NOT_APPLICABLE
 
     guard.__name__ = guard.__qualname__ = name
@@ -116,7 +115,7 @@ def place(c: Comparison) -> Verdict:
     match_places(left, right)
     if left and right:
         return refuse(f"{show(left)} against {show(right)}")
-    return PASS if an.PLACE in c.a.classes or an.PLACE in c.b.classes else NOT_APPLICABLE
+    return PASS if an.PLACE in c.a.kinds or an.PLACE in c.b.kinds else NOT_APPLICABLE
 
 
 date = _typed("date", frozenset((an.DATE,)))

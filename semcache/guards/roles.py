@@ -6,6 +6,7 @@ asymmetric relation, or actor and object changes the question without changing a
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Final
 
@@ -16,7 +17,7 @@ from semcache.guards import lexicon
 from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison
 from semcache.guards.english import words
-from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
+from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
 _PRONOUNS: Final = words("his her him he she their they")
 _BETWEEN_MARKER_AND_END: Final = words("the a an my in at into city of downtown")
@@ -28,10 +29,13 @@ _NAMING: Final = frozenset((an.NAME, an.PLACE, an.NUMBER, an.YEAR))
 _COMPARES: Final = words("than minus 比")
 _JOINTS: Final = words("and or nor a an the &")
 _BE: Final = words("is was are were be been being")
+_GET: Final = words("get gets got getting")
 _TO: Final = words("to 到 去 至")
 _PARTS: Final = frozenset(
-    (an.CONTENT, an.NAME, an.PLACE, an.NUMBER, an.YEAR, an.CODE, an.CURRENCY, an.UNIT, an.TIME)
-)
+    (
+        an.CONTENT, an.NAME, an.PLACE, an.NUMBER, an.ORDINAL, an.YEAR, an.CODE, an.CURRENCY, an.UNIT, an.TIME, an.DATE,
+    )
+)  # fmt: skip
 
 
 def _ends(text: Analysis) -> tuple[frozenset[str], frozenset[str]]:
@@ -219,7 +223,9 @@ def _transposed(
 
 
 def subject(c: Comparison) -> Verdict:
-    """Refuse if actor and object are exchanged between active and passive, or a pronoun hides which of two is meant."""
+    """Refuse if actor and object are exchanged between active and passive, or it is open or another who is meant."""
+    if c.a.language == c.b.language == "zh":
+        return _person(c)
     if c.a.language != "en" or c.b.language != "en":
         return NOT_APPLICABLE
     passive_a, passive_b = _passive(c.a), _passive(c.b)
@@ -235,6 +241,20 @@ def subject(c: Comparison) -> Verdict:
     return _pronoun(c)
 
 
+_PERSON: Final = re.compile("[我俺你您他她](?!们)")
+_SAME_PERSON: Final = str.maketrans("俺您", "我你")
+
+
+def _person(c: Comparison) -> Verdict:
+    """Refuse if each text speaks of persons and none of them is the same: 我妈妈叫什么, 你妈妈叫什么."""
+    mine, theirs = (set("".join(_PERSON.findall(text.normal)).translate(_SAME_PERSON)) for text in (c.a, c.b))
+    if not mine or not theirs:
+        return NOT_APPLICABLE
+    if mine & theirs:
+        return PASS
+    return refuse(f"{show(sorted(mine))} against {show(sorted(theirs))}")
+
+
 def _passive(text: Analysis) -> bool:
     """Tell whether the text says `is … -ed by`."""
     for i, word in enumerate(text.words):
@@ -242,7 +262,7 @@ def _passive(text: Analysis) -> bool:
             continue
         verb, key = text.words[i - 1], text.keys[i - 1]
         if verb.endswith(("ed", "en")) or key != verb or "v" in lexicon.part_of_speech(verb):
-            return any(w in _BE for w in text.words[:i])
+            return any(w in _BE or w in _GET for w in text.words[:i])
     return False
 
 

@@ -33,9 +33,9 @@ def name(c: Comparison) -> Verdict:
     match_places(left, right)
     left = [word for word in left if not _initials(word, c.b)]
     right = [word for word in right if not _initials(word, c.a)]
-    if left and right and (an.NAME in c.a.classes or an.NAME in c.b.classes):
+    if left and right and (an.NAME in c.a.kinds or an.NAME in c.b.kinds):
         return refuse(f"{show(left)} against {show(right)}")
-    return PASS if an.NAME in c.a.classes or an.NAME in c.b.classes else NOT_APPLICABLE
+    return PASS if an.NAME in c.a.kinds or an.NAME in c.b.kinds else NOT_APPLICABLE
 
 
 def _initials(word: str, text: Analysis) -> bool:

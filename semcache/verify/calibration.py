@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,10 +20,11 @@ from semcache.errors import ConfigurationError
 FAMILIES: Final = ("en", "cjk", "other")
 FEATURES: Final = (
     "similarity", "missing", "substituted", "added", "soft", "negation", "question", "typed", "order", "length", "anchors", "tokens", "margin",
+    "request", "asked",
 )  # fmt: skip
 """Names of the weights, in the order of `features.features`."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,7 @@ def strict(fingerprint: str) -> Calibration:
         threshold=0.95,
         probability=0.5,
         bias=6.0,
-        weights=(0.0, -12.0, -4.0, -2.0, -1.0, -2.0, -2.0, -2.0, -2.0, 0.0, 0.0, 0.0, 0.0),
+        weights=(0.0, -12.0, -4.0, -2.0, -1.0, -2.0, -2.0, -2.0, -2.0, *[0.0] * 6),
     )
     return Calibration(
         fingerprint=fingerprint,
@@ -155,6 +157,9 @@ def strict(fingerprint: str) -> Calibration:
             " little are served. Run `semcache tune` with it."
         ),
     )
+
+
+_PREFIXED: Final = re.compile(r"-l2-[0-9a-f]{8}$")  # how a fingerprint ends where texts get a prefix
 
 
 @cache
@@ -169,8 +174,14 @@ def _shipped() -> tuple[Calibration, ...]:
 
 
 def calibration_for(fingerprint: str) -> Calibration:
-    """Return the shipped calibration of an encoder, else a strict default that says it is one."""
+    """Return the shipped calibration of an encoder, else a strict default that says it is one.
+
+    A release of the same encoder shares it; another encoder whose name begins alike doesn't, nor the same
+    one with a prefix before each text, which moves all cosines.
+    """
     for calibration in _shipped():
-        if fingerprint.startswith(calibration.fingerprint):
+        rest = fingerprint.removeprefix(calibration.fingerprint)
+        same = rest != fingerprint and (not rest or rest.startswith("-"))
+        if same and not _PREFIXED.search(rest):
             return calibration
     return strict(fingerprint)

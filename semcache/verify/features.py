@@ -1,6 +1,8 @@
 """The few numbers about a pair of texts that the match probability is made of. Pure.
 
-Each is 0 for texts that correspond word by word; the order is that of `calibration.FEATURES`.
+The order is that of `calibration.FEATURES`. Requests and statements are told from questions: two
+requests that share all that tells ask the same at a lower cosine than two questions, whose sense
+also hangs on their small words.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from semcache.guards.analysis import NAME, TYPED
 from semcache.guards.comparison import Comparison
 
 ANCHORS = frozenset((*TYPED, NAME))
+NEARLY_ALL = 0.4  # missing share below which requests count as saying the same
+MOST_MISSING = 0.3  # missing share beyond which questions aren't told apart further
 
 
 def features(c: Comparison, similarity: float, runner_up: float | None) -> tuple[float, ...]:
@@ -28,20 +32,24 @@ def features(c: Comparison, similarity: float, runner_up: float | None) -> tuple
     typed = sum(a.weights[i] for i in c.left_a if a.classes[i] in TYPED)
     typed += sum(b.weights[i] for i in c.left_b if b.classes[i] in TYPED)
     shorter, longer = sorted((len(a.keys), len(b.keys)))
+    missing = 1.0 - c.overlap
+    both_ask = bool(a.question) and bool(b.question)
     return (
         similarity,
-        1.0 - c.overlap,
+        missing,
         low / few,
         high - low,
         min(c.soft, 3.0),
         float(min(abs(a.negations - b.negations), 1)),
-        float(bool(a.question) and bool(b.question) and a.question != b.question),
+        float(both_ask and a.question != b.question),
         min(typed, 2.0),
         descents(c),
         1.0 - shorter / longer if longer else 0.0,
         anchors(c),
         min(longer, 24) / 24.0,
         min(max(similarity - runner_up, 0.0), 0.2) if runner_up is not None else 0.0,
+        0.0 if both_ask else max(0.0, 1.0 - missing / NEARLY_ALL),
+        min(missing, MOST_MISSING) if both_ask else 0.0,
     )
 
 

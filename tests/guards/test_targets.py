@@ -32,12 +32,20 @@ BOUNDS = [
     ("pairs_zh", "oppo-xiaobu", 0.06, 0.18),
 ]
 
+REFUSED_ON_PURPOSE = {"SRL/Order does not matter for comparison"}
+"""Called the same there: "Are eggs cheaper than burgers?" and the question with both exchanged. A "Yes" stored for one is
+wrong for the other, so the guard for order refuses them; docs/matching.md counts them as lost."""
+
 
 def sample(name: str, part: str) -> list[Row]:
     path = DATA / f"{name}.jsonl.gz"
     if not path.exists():
         pytest.skip(f"{path} is absent; set SEMCACHE_DATA to the folder of the evaluation data")
-    rows = [row for row in read_rows(path) if part in (row["lang"], row["source"])]
+    rows = [
+        row
+        for row in read_rows(path)
+        if part in (row["lang"], row["source"]) and row.get("kind") not in REFUSED_ON_PURPOSE
+    ]
     return rows[:: max(1, len(rows) // SAMPLE)]
 
 

@@ -17,6 +17,7 @@ REFUSED = [
     ("cheapest train from Oslo to Bergen", "cheapest train from Bergen to Oslo", "direction"),
     ("does inflation imply growth", "does growth imply inflation", "order"),
     ("Does Anna admire Peter?", "Is Anna admired by Peter?", "subject"),
+    ("我妈妈叫什么名字", "你妈妈叫什么名字", "subject"),
     ("从北京到上海的高铁票价", "从上海到北京的高铁票价", "direction"),
     ("我很喜欢听你唱歌", "你很喜欢听我唱歌", "order"),
     # 3: numbers, dates, versions, sizes, doses, identifiers
@@ -54,6 +55,7 @@ SERVED = [
     ("Does Anna admire Peter?", "Is Peter admired by Anna?"),
     ("请问三个月利息是多少？", "3个月利息是多少"),
     ("在２０２４年", "在2024年"),
+    ("您能给我讲个故事吗", "你能给我讲个故事吗"),
     ("how can I buy a car", "how can I purchase a car"),
     ("Is the shop open", "Is the shop really open"),
 ]
