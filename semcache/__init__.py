@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         StoreUnavailableError,
         UnknownLookupError,
     )
+    from semcache.flights import Lead
     from semcache.metrics import Stats
     from semcache.policy import Policy
     from semcache.types import (
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AsyncSemanticCache": "cache",
     "SemanticCache": "cache",
+    "Lead": "flights",
     "Policy": "policy",
     "Stats": "metrics",
     **dict.fromkeys(
@@ -78,6 +80,7 @@ __all__ = [
     "Hit",
     "InvalidRequestError",
     "Invalidated",
+    "Lead",
     "Miss",
     "MissingDependencyError",
     "ModelVersion",

@@ -29,6 +29,7 @@ from semcache.core.arguments import (
 )
 from semcache.core.selectors import select
 from semcache.errors import ConfigurationError
+from semcache.flights import Lead
 from semcache.matching import default_matcher
 from semcache.metrics import Stats
 from semcache.policy import Policy
@@ -389,6 +390,37 @@ class SemanticCache(_Base):
         self._follow()
         return drive(self._core.get_or_compute(request, call_model, said), self._store)
 
+    def begin(
+        self,
+        request: CacheRequest | str,
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        kind: str | None = None,
+        again: Callable[[CacheRequest], Response | str] | None = None,
+    ) -> Answer | Lead:
+        """Serve a stored response, or wait for whoever is answering the same request, or lead.
+
+        With `finish` it is `get_or_compute` for answers that come in pieces: whoever is given a `Lead` asks the
+        model, and ends with `finish` or `Lead.give_up`. Others with the same request wait for that.
+
+        Args:
+            tags, ttl, kind: Of the answer, as for `put`.
+            again: Calls the model, in the background, to answer again what was served stale or is about to expire.
+
+        Raises:
+            InvalidRequestError: The prompt is blank, or an argument can't be meant.
+            OnlyIfCachedError: It was a miss, and the request asked for stored responses only.
+        """
+        request = as_request(request)
+        said = given(request, tags=tags, ttl=ttl, confidence=None, kind=kind)
+        self._follow()
+        return drive(self._core.begin(request, said, again), self._store)
+
+    def finish(self, lead: Lead, response: Response | str) -> Answer:
+        """Store the answer that a `Lead` was given for, and give it to those who wait."""
+        return drive(self._core.finish(lead, as_response(response)), self._store)
+
     def feedback(
         self,
         target: str,
@@ -720,6 +752,25 @@ class AsyncSemanticCache(_Base):
         said = given(request, tags=tags, ttl=ttl, confidence=confidence, kind=kind)
         self._follow()
         return await drive_async(self._core.get_or_compute(request, call_model, said), self._store)
+
+    async def begin(
+        self,
+        request: CacheRequest | str,
+        *,
+        tags: Collection[str] = (),
+        ttl: float | None = None,
+        kind: str | None = None,
+        again: Callable[[CacheRequest], Response | str | Awaitable[Response | str]] | None = None,
+    ) -> Answer | Lead:
+        """Serve a stored response, or wait, or lead, as `SemanticCache.begin` does."""
+        request = as_request(request)
+        said = given(request, tags=tags, ttl=ttl, confidence=None, kind=kind)
+        self._follow()
+        return await drive_async(self._core.begin(request, said, again), self._store)
+
+    async def finish(self, lead: Lead, response: Response | str) -> Answer:
+        """Store the answer that a `Lead` was given for, as `SemanticCache.finish` does."""
+        return await drive_async(self._core.finish(lead, as_response(response)), self._store)
 
     async def feedback(
         self,

@@ -15,6 +15,7 @@ from semcache import (
     ConfigurationError,
     Hit,
     InvalidRequestError,
+    Lead,
     Miss,
     OnlyIfCachedError,
     Policy,
@@ -671,6 +672,79 @@ def test_concurrent_callers_share_one_call(cache: Facade) -> None:
     assert calls == [RESET]
     assert {answer.text for answer in answers} == {"Open Settings"}
     assert sum(answer.waited for answer in answers) + sum(answer.hit for answer in answers) == 15
+
+
+def test_who_begins_first_leads_and_the_others_get_what_it_finishes_with(cache: Facade) -> None:
+    lead = cache.begin(ask(), tags={"t"})
+    assert isinstance(lead, Lead)
+    assert lead.decision.reason == "no_candidate"
+    attended = threading.Event()
+    lead.attend(attended.set)
+    assert not attended.is_set()
+    found: list[Any] = []
+    other = threading.Thread(target=lambda: found.append(cache.begin(ask())))
+    other.start()
+    assert attended.wait(10)
+    answer = cache.finish(lead, "Open Settings")
+    other.join(10)
+
+    assert (answer.text, answer.stored.outcome, answer.waited) == ("Open Settings", "stored", False)
+    assert [(f.text, f.waited, f.put.outcome) for f in found] == [("Open Settings", True, "stored")]
+    assert cache.begin(ask()).hit
+    assert cache.stats().waited == 1
+
+
+def test_a_lead_that_is_given_up_or_dropped_passes_to_the_next(cache: Facade) -> None:
+    for end in (lambda lead: lead.give_up(), lambda lead: lead.__del__()):
+        lead = cache.begin(ask())
+        found: list[Any] = []
+        other = threading.Thread(target=lambda found=found: found.append(cache.begin(ask())))
+        attended = threading.Event()
+        lead.attend(attended.set)
+        other.start()
+        assert attended.wait(10)
+        end(lead)
+        other.join(10)
+
+        assert isinstance(found[0], Lead)
+        found[0].give_up()
+        found[0].give_up()
+    assert isinstance(cache.lookup(ask()), Miss)
+
+
+def test_a_dropped_lead_keeps_nobody_waiting(cache: Facade) -> None:
+    cache.begin(ask())  # and nobody holds it
+
+    assert isinstance(cache.begin(ask()), Lead)
+
+
+def test_an_answer_begun_before_an_invalidation_isnt_stored_after_it(cache: Facade) -> None:
+    lead = cache.begin(ask(), tags={"t"})
+    cache.invalidate(tags={"t"})
+    late = cache.finish(lead, "late")
+    new = cache.begin(ask(), tags={"t"})
+
+    assert late.stored.outcome == "old_fence"
+    assert isinstance(new, Lead)
+    assert cache.finish(new, "new").stored
+
+
+def test_what_cannot_be_meant_is_refused_before_anybody_leads(cache: Facade) -> None:
+    for wrong in ({"ttl": -1.0}, {"tags": [""]}):
+        with pytest.raises(InvalidRequestError):
+            cache.begin(ask(), **wrong)
+    lead = cache.begin(ask())
+    with pytest.raises(InvalidRequestError):
+        cache.finish(lead, 1)
+
+    assert cache.finish(lead, "Open Settings").stored
+
+
+def test_only_if_cached_leads_nobody(cache: Facade) -> None:
+    with pytest.raises(OnlyIfCachedError):
+        cache.begin(ask(only_if_cached=True))
+
+    assert isinstance(cache.begin(ask()), Lead)
 
 
 def test_a_pseudonym_is_the_same_in_both_caches_of_a_namespace(redis_url: str, namespace: str) -> None:

@@ -12,7 +12,7 @@ from semcache.flights import Flight, Flights
 
 
 async def test_everybody_on_one_loop_gets_the_result() -> None:
-    flight = Flight("k")
+    flight = Flight("k", Flights())
     seats = [flight.seat(5.0) for _ in range(100)]
     seats[3].cancel()
     flight.land("answer")
@@ -21,7 +21,7 @@ async def test_everybody_on_one_loop_gets_the_result() -> None:
 
 
 async def test_who_waits_gives_up_in_time_and_who_boards_later_waits_anew() -> None:
-    flight = Flight("k")
+    flight = Flight("k", Flights())
     with pytest.raises(TimeoutError):
         await flight.seat(0.05)
     later = flight.seat(5.0)
@@ -30,7 +30,7 @@ async def test_who_waits_gives_up_in_time_and_who_boards_later_waits_anew() -> N
 
 
 async def test_a_caller_who_is_cancelled_leaves_the_others_waiting() -> None:
-    flight = Flight("k")
+    flight = Flight("k", Flights())
 
     async def wait() -> Any:
         return await flight.seat(5.0)
@@ -46,7 +46,7 @@ async def test_a_caller_who_is_cancelled_leaves_the_others_waiting() -> None:
 
 
 def test_loops_in_several_threads_wait_for_one_flight() -> None:
-    flight, found = Flight("k"), []
+    flight, found = Flight("k", Flights()), []
     boarded = threading.Barrier(4)
 
     async def wait() -> None:
@@ -65,7 +65,7 @@ def test_loops_in_several_threads_wait_for_one_flight() -> None:
 
 
 def test_a_loop_that_was_closed_is_nobodys_trouble() -> None:
-    flight = Flight("k")
+    flight = Flight("k", Flights())
 
     async def board() -> None:
         flight.seat(5.0)

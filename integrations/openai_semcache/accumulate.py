@@ -41,6 +41,11 @@ class Accumulator:
         """Whether the stream's last event has arrived."""
         return self._ended
 
+    @property
+    def failed(self) -> bool:
+        """Whether there will be no result, whatever comes."""
+        return self._failed is not None
+
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
         if self._failed is not None or self._ended:
@@ -132,6 +137,15 @@ class Accumulator:
                 choice.setdefault("logprobs", None)
         elif member is not None or name not in choice:
             choice[name] = member
+
+
+def whole_stream(endpoint: Endpoint, content: bytes, *, most: int) -> dict[str, Json] | None:
+    """Return what a whole stream's bytes say; None if it was cut, or is longer than `most`."""
+    accumulator = Accumulator(endpoint, max_bytes=most)
+    accumulator.feed(content)
+    accumulator.finish()
+    answer = accumulator.result()
+    return answer if isinstance(answer, dict) else None
 
 
 def _add(whole: dict[str, Json], delta: dict[str, Json]) -> None:

@@ -11,8 +11,6 @@ from openai_semcache.controls import PREFIX
 from openai_semcache.drivers import (
     AsyncCache,
     Cache,
-    copied,
-    copied_async,
     drive,
     drive_async,
     is_asynchronous,
@@ -23,6 +21,7 @@ from openai_semcache.fields import DEFAULT_OPTIONS, PATHS, Endpoint, Options
 from openai_semcache.flow import Flow
 from openai_semcache.headers import JSON_TYPE, SSE_TYPE
 from openai_semcache.sse import DONE, Parser, dump, frame
+from openai_semcache.tee import AsyncTee, Tee
 from semcache.errors import InvalidRequestError, OnlyIfCachedError
 
 _PATHS: Final = {endpoint: path for path, endpoint in PATHS}
@@ -124,8 +123,8 @@ def _call(flow: Flow, endpoint: Endpoint, call: Call, cache: Cache, fn: Callable
     reply = drive(flow.handle(endpoint, call), cache, send)
     if reply.body is not None:
         return _result(reply, _value(reply))
-    chunks: Iterator[bytes] = iter(reply.chunks)
-    return _result(reply, _parsed(chunks if reply.keep is None else copied(chunks, reply.keep, cache)))
+    chunks: Iterator[bytes] = iter(reply.chunks) if reply.keep is None else Tee(reply, cache)
+    return _result(reply, _parsed(chunks))
 
 
 async def _call_async(
@@ -140,10 +139,8 @@ async def _call_async(
         return _result(reply, _value(reply))
     if not hasattr(reply.chunks, "__aiter__"):
         return _result(reply, _parsed_async(spread(iter(reply.chunks))))
-    chunks: AsyncIterator[bytes] = reply.chunks
-    return _result(
-        reply, _parsed_async(chunks if reply.keep is None else copied_async(chunks, reply.keep, cache))
-    )
+    chunks: AsyncIterator[bytes] = reply.chunks if reply.keep is None else AsyncTee(reply, cache)
+    return _result(reply, _parsed_async(chunks))
 
 
 def _is_answer(given: Any) -> bool:
@@ -183,18 +180,26 @@ async def _framed_async(chunks: AsyncIterable[Any]) -> AsyncIterator[bytes]:
 
 def _parsed(chunks: Iterator[bytes]) -> Iterator[Any]:
     parser = Parser()
-    for chunk in chunks:
-        for event in parser.feed(chunk):
-            if event.data != "[DONE]":
-                yield json.loads(event.data)
+    try:
+        for chunk in chunks:
+            for event in parser.feed(chunk):
+                if event.data != "[DONE]":
+                    yield json.loads(event.data)
+    finally:
+        if hasattr(chunks, "close"):
+            chunks.close()
 
 
 async def _parsed_async(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     parser = Parser()
-    async for chunk in chunks:
-        for event in parser.feed(chunk):
-            if event.data != "[DONE]":
-                yield json.loads(event.data)
+    try:
+        async for chunk in chunks:
+            for event in parser.feed(chunk):
+                if event.data != "[DONE]":
+                    yield json.loads(event.data)
+    finally:
+        if hasattr(chunks, "aclose"):
+            await chunks.aclose()
 
 
 def _value(reply: Reply) -> Any:

@@ -6,13 +6,12 @@ import asyncio
 import functools
 import inspect
 import logging
-import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from typing import Any, Protocol, TypeAlias
 
-from openai_semcache.exchange import Call, Compute, Lookup, Put, Reply, Send, Steps
-from openai_semcache.keep import Keep
+from openai_semcache.exchange import Begin, Call, Finish, Lookup, Put, Reply, Send, Steps
+from semcache import Lead
 from semcache.errors import ConfigurationError, InvalidRequestError
 from semcache.types import Answer, CacheRequest, Decision, Fence, Response, Stored
 
@@ -37,14 +36,16 @@ class Cache(Protocol):
         ttl: float | None = None,
     ) -> Stored: ...
 
-    def get_or_compute(
+    def begin(
         self,
         request: CacheRequest | str,
-        call_model: Callable[[CacheRequest], Response | str],
         *,
         tags: Collection[str] = (),
         ttl: float | None = None,
-    ) -> Answer: ...
+        again: Callable[[CacheRequest], Response | str] | None = None,
+    ) -> Answer | Lead: ...
+
+    def finish(self, lead: Lead, response: Response | str) -> Answer: ...
 
 
 class AsyncCache(Protocol):
@@ -62,14 +63,16 @@ class AsyncCache(Protocol):
         ttl: float | None = None,
     ) -> Stored: ...
 
-    async def get_or_compute(
+    async def begin(
         self,
         request: CacheRequest | str,
-        call_model: Callable[[CacheRequest], Response | str | Awaitable[Response | str]],
         *,
         tags: Collection[str] = (),
         ttl: float | None = None,
-    ) -> Answer: ...
+        again: Callable[[CacheRequest], Response | str | Awaitable[Response | str]] | None = None,
+    ) -> Answer | Lead: ...
+
+    async def finish(self, lead: Lead, response: Response | str) -> Answer: ...
 
 
 Sender: TypeAlias = Callable[[Call, bool], Reply]
@@ -125,15 +128,23 @@ def _perform(step: Any, cache: Cache, send: Sender) -> Any:
         return send(step.call, step.whole)
     if isinstance(step, Put):
         return put(step, cache)
-    compute: Compute = step
+    if isinstance(step, Begin):
+        return cache.begin(step.request, tags=step.tags, ttl=step.ttl, again=_again(step, send))
+    end: Finish = step
+    return cache.finish(end.lead, end.response)
 
-    def call_model(_: CacheRequest) -> Response:
-        started = time.monotonic()
-        reply = send(compute.call, True)
-        compute.replies.append(reply)
-        return compute.read(reply, (time.monotonic() - started) * 1000)
 
-    return cache.get_or_compute(compute.request, call_model, tags=compute.tags, ttl=compute.ttl)
+def _again(step: Begin, send: Sender) -> Callable[[CacheRequest], Response] | None:
+    call = step.call
+    return None if call is None else lambda _: step.read(send(call, True))
+
+
+def finish(step: Finish, cache: Cache) -> None:
+    """Store what a stream said; what can't be stored never harms the answer."""
+    try:
+        cache.finish(step.lead, step.response)
+    except InvalidRequestError as error:
+        _unserialisable(error)
 
 
 def put(step: Put, cache: Cache) -> list[Stored]:
@@ -152,22 +163,6 @@ def _put(cache: Cache, item: tuple[CacheRequest, Response, Fence | None], step: 
 def _unserialisable(error: InvalidRequestError) -> Stored:
     logger.warning("an answer can't be stored: %s", error)
     return Stored("unserialisable")
-
-
-def copied(chunks: Iterator[bytes], keep: Keep, cache: Cache) -> Iterator[bytes]:
-    """Yield a stream's chunks as they come, and store the answer once it is whole."""
-    ended = False
-    try:
-        for chunk in chunks:
-            keep.feed(chunk)
-            yield chunk
-        ended = True
-    finally:
-        if hasattr(chunks, "close"):
-            chunks.close()
-        step = keep.settle(ended=ended)
-        if step is not None:
-            put(step, cache)
 
 
 async def drive_async(steps: Steps, cache: AsyncCache, send: AsyncSender) -> Reply:
@@ -193,15 +188,29 @@ async def _perform_async(step: Any, cache: AsyncCache, send: AsyncSender) -> Any
         return await send(step.call, step.whole)
     if isinstance(step, Put):
         return await put_async(step, cache)
-    compute: Compute = step
+    if isinstance(step, Begin):
+        return await cache.begin(step.request, tags=step.tags, ttl=step.ttl, again=_again_async(step, send))
+    end: Finish = step
+    return await cache.finish(end.lead, end.response)
 
-    async def call_model(_: CacheRequest) -> Response:
-        started = time.monotonic()
-        reply = await send(compute.call, True)
-        compute.replies.append(reply)
-        return compute.read(reply, (time.monotonic() - started) * 1000)
 
-    return await cache.get_or_compute(compute.request, call_model, tags=compute.tags, ttl=compute.ttl)
+def _again_async(step: Begin, send: AsyncSender) -> Callable[[CacheRequest], Awaitable[Response]] | None:
+    call = step.call
+    if call is None:
+        return None
+
+    async def again(_: CacheRequest) -> Response:
+        return step.read(await send(call, True))
+
+    return again
+
+
+async def finish_async(step: Finish, cache: AsyncCache) -> None:
+    """Store what a stream said, as `finish` does."""
+    try:
+        await cache.finish(step.lead, step.response)
+    except InvalidRequestError as error:
+        _unserialisable(error)
 
 
 async def _in_groups(calls: list[Callable[[], Any]]) -> list[Any]:
@@ -226,22 +235,6 @@ async def _put_async(
         return await cache.put(request, response, fence=fence, tags=step.tags, ttl=step.ttl)
     except InvalidRequestError as error:
         return _unserialisable(error)
-
-
-async def copied_async(chunks: AsyncIterator[bytes], keep: Keep, cache: AsyncCache) -> AsyncIterator[bytes]:
-    """Yield a stream's chunks as they come, and store the answer once it is whole."""
-    ended = False
-    try:
-        async for chunk in chunks:
-            keep.feed(chunk)
-            yield chunk
-        ended = True
-    finally:
-        if hasattr(chunks, "aclose"):
-            await chunks.aclose()
-        step = keep.settle(ended=ended)
-        if step is not None:
-            await put_async(step, cache)
 
 
 class Turnstile:

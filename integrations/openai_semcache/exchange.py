@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from openai_semcache import headers
 from openai_semcache.headers import Info
 from openai_semcache.sse import dump
+from semcache import Lead
 from semcache.types import CacheRequest, Fence, Response
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ class Reply:
         content: The whole body decoded.
         chunks: The decoded body as an iterable of bytes; from upstream, asynchronous where the driver is.
         close: Ends a stream early; None where there is nothing to end. Awaited where the driver is asynchronous.
-        keep: For a stream being copied: where its bytes go, and what to store at its end.
-        refresh: For a stale answer: the steps that fetch and store a new one, to be driven in the background.
+        keep: For a stream being copied: where its bytes go, and what comes of them at its end.
         extensions: What the HTTP library adds.
     """
 
@@ -46,7 +46,6 @@ class Reply:
     chunks: Any = None
     close: Callable[[], Any] | None = None
     keep: Keep | None = None
-    refresh: Callable[[], Steps] | None = None
     extensions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -58,7 +57,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a call upstream; `whole` reads the body before the reply is given."""
+    """Send a call upstream; `whole` reads the body before the reply is given. An error's body is always read."""
 
     call: Call
     whole: bool
@@ -81,21 +80,25 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Compute:
-    """get_or_compute with an upstream call; `read` turns its reply and its milliseconds into a Response.
-
-    Gives the `Answer`.
-    """
+class Begin:
+    """Serve this, or wait for whoever is answering the same, or lead; gives an `Answer` or a `Lead`."""
 
     request: CacheRequest
-    call: Call
-    read: Callable[[Reply, float], Response]
     tags: tuple[str, ...]
     ttl: float | None
-    replies: list[Reply]  # the driver adds the reply of a call that it made
+    call: Call | None  # how to ask again behind a hit, None for not at all
+    read: Callable[[Reply], Response]  # what a whole reply to it says
 
 
-Step: TypeAlias = Send | Lookup | Put | Compute
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Store the answer that a `Lead` was given for, and give it to those who wait; gives the `Answer`."""
+
+    lead: Lead
+    response: Response
+
+
+Step: TypeAlias = Send | Lookup | Put | Begin | Finish
 Steps: TypeAlias = Generator[Step, Any, Reply]
 
 

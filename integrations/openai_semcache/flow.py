@@ -8,16 +8,17 @@ stored is the cache's decision.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from openai_semcache import embeddings, headers
+from openai_semcache.accumulate import whole_stream
 from openai_semcache.exchange import (
+    Begin,
     Call,
-    Compute,
+    Finish,
     Lookup,
     Put,
     Reply,
@@ -33,8 +34,9 @@ from openai_semcache.replay import replay
 from openai_semcache.requests import ParsedRequest, is_ours, parse_request
 from openai_semcache.responses import for_caller, is_intact, response_of, whole_of
 from openai_semcache.sse import dump
+from semcache import Lead
 from semcache.errors import InvalidRequestError
-from semcache.types import Answer, Decision, Fence, Hit, Miss, Response, Stored
+from semcache.types import Answer, Decision, Hit, Miss, Response, Stored
 
 _NOT_SHARED: Final = frozenset({401, 403})  # the leader's credentials, not the waiter's
 _OF_THE_BODY: Final = frozenset({"content-length", "content-encoding", "transfer-encoding"})
@@ -48,9 +50,8 @@ class Flow:
             `get`). None takes the credentials of each request.
         segment: The application's groups of people alike, or something that gives them at each call.
         options: What the application lifts or adds.
-        refreshes: Whether `Reply.refresh` is driven; if not, nothing stale is served.
+        refreshes: Whether the cache may ask upstream in the background; if not, nothing stale is served.
         clock: Seconds since the Unix epoch.
-        monotonic: Monotonic seconds.
     """
 
     def __init__(
@@ -61,15 +62,12 @@ class Flow:
         options: Options = DEFAULT_OPTIONS,
         refreshes: bool = True,
         clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tenant = tenant
         self.segment = segment
         self.options = options
         self.refreshes = refreshes
         self.clock = clock
-        self.monotonic = monotonic
-        self._refreshing = _Refreshing()
 
     def same_as(self, other: Flow) -> bool:
         """Return whether both have the same settings."""
@@ -113,9 +111,7 @@ class Flow:
                 return (yield from self._pass_on(parsed, upstream, bypass_info(parsed.bypass, parsed.detail)))
             if endpoint == "embeddings":
                 return (yield from self._embeddings(parsed, upstream))
-            if parsed.stream:
-                return (yield from self._stream(parsed, upstream))
-            return (yield from self._whole(parsed, upstream))
+            return (yield from self._answer(parsed, upstream))
         except InvalidRequestError:  # something in the request that can't be a key; it is upstream's to judge
             return (yield from self._pass_on(parsed, upstream, bypass_info("opaque")))
 
@@ -125,114 +121,101 @@ class Flow:
         reply: Reply = yield Send(upstream, whole=False)
         return self._marked(reply, info)
 
-    # one answer, not streamed
+    # one answer, streamed or not
 
-    def _whole(self, parsed: ParsedRequest, upstream: Call) -> Steps:
-        def read(reply: Reply, latency_ms: float) -> Response:
-            if reply.status != 200:
-                return Response("", error=True, data=cast(Any, _Failed(reply)))
-            return response_of(
-                parsed.endpoint, _json(reply), latency_ms=latency_ms, structure=parsed.structure
-            )
-
+    def _answer(self, parsed: ParsedRequest, upstream: Call) -> Steps:
         if parsed.controls.only_if_cached:
-            return (yield from self._only_stored(parsed, stream=False))
-        controls, replies = parsed.controls, list[Reply]()
+            return (yield from self._only_stored(parsed))
+        begun: Answer | Lead = yield Begin(
+            parsed.request,
+            parsed.controls.tags,
+            parsed.controls.ttl,
+            upstream if self.refreshes else None,
+            lambda reply: self._read(parsed, reply),
+        )
+        detail = ""
+        if isinstance(begun, Answer):
+            reply = self._served(parsed, begun)
+            if reply is not None:
+                return reply
+            begun, detail = self._lead_after(parsed, begun), "replay"
         try:
-            answer: Answer = yield Compute(
-                parsed.request, upstream, read, controls.tags, controls.ttl, replies
-            )
-        except InvalidRequestError:
-            if not replies:
-                raise
-            return self._marked(replies[-1], bypass_info("opaque"))  # paid for, and can't be stored
-        # The cache refreshes what is stale behind a hit; such a reply isn't this caller's.
-        own = replies[-1] if replies and not isinstance(answer.decision, Hit) else None
-        reply = self._answered(parsed, answer, own)
-        if reply is None:
-            again: Reply = yield Send(upstream, whole=True)
-            return self._marked(again, Info(status="error", reason="undecodable", detail="replay"))
-        return reply
+            reply = yield Send(upstream, whole=not parsed.stream)
+        except BaseException:
+            begun.give_up()
+            raise
+        if reply.content is None:
+            return self._passing(parsed, begun, reply, detail)
+        response = self._read(parsed, reply)
+        try:
+            answer: Answer = yield Finish(begun, response)
+        except InvalidRequestError:  # paid for, and can't be stored
+            return self._marked(reply, bypass_info("opaque"))
+        return self._marked(reply, info_of(answer.decision, stored=answer.put, detail=detail))
 
-    def _only_stored(self, parsed: ParsedRequest, *, stream: bool) -> Steps:
+    def _passing(self, parsed: ParsedRequest, lead: Lead, reply: Reply, detail: str) -> Reply:
+        """Return a stream that is copied while it passes; anything else unread passes uncopied."""
+        if reply.is_event_stream:
+            reply.keep = self._keep(parsed, lead)
+        else:
+            lead.give_up()
+        return self._marked(reply, info_of(lead.decision, detail=detail))
+
+    def _read(self, parsed: ParsedRequest, reply: Reply) -> Response:
+        """Return what a whole reply says; of one that is no answer, the reply itself for whoever waits for it."""
+        body: Any = None
+        if reply.status == 200 and reply.is_event_stream:
+            body = whole_stream(parsed.endpoint, reply.content or b"", most=self.options.max_stream_bytes)
+        elif reply.status == 200:
+            body = _json(reply)
+        response = response_of(parsed.endpoint, body, structure=parsed.structure)
+        return replace(response, data=cast(Any, _Failed(reply))) if response.error else response
+
+    def _served(self, parsed: ParsedRequest, answer: Answer) -> Reply | None:
+        """Return the reply to whoever didn't call upstream; None if she has to."""
+        info = info_of(answer.decision, stored=answer.put, collapsed=answer.waited)
+        failed: Any = answer.response.data
+        if isinstance(failed, _Failed):
+            return None if failed.reply.status in _NOT_SHARED else self._marked(failed.reply, info)
+        return self._stored_reply(parsed, answer.response, info, judge=not answer.waited)
+
+    def _lead_after(self, parsed: ParsedRequest, answer: Answer) -> Lead:
+        """Return the right to answer for oneself alone, after an answer that couldn't be given."""
+        decision = answer.decision
+        if isinstance(decision, Hit):
+            decision = Miss("undecodable", decision.fence)
+        return Lead.alone(parsed.request, decision, tags=parsed.controls.tags, ttl=parsed.controls.ttl)
+
+    def _only_stored(self, parsed: ParsedRequest) -> Steps:
         found: list[Decision] = yield Lookup([parsed.request])
         info = info_of(found[0])
         if isinstance(found[0], Hit):
-            reply = self._stored_reply(parsed, found[0].response, info, stream=stream)
+            reply = self._stored_reply(parsed, found[0].response, info)
             if reply is not None:
                 return reply
             info = info_of(Miss("undecodable"))
         return only_if_cached_reply(info)
 
-    def _answered(self, parsed: ParsedRequest, answer: Answer, own: Reply | None) -> Reply | None:
-        """Return the reply to whoever asked; None if she has to ask upstream herself."""
-        info = info_of(answer.decision, stored=answer.put, collapsed=answer.waited)
-        if own is not None and not answer.waited:
-            return self._marked(own, info)
-        failed: Any = answer.response.data
-        if isinstance(failed, _Failed):
-            return None if failed.reply.status in _NOT_SHARED else self._marked(failed.reply, info)
-        return self._stored_reply(parsed, answer.response, info, stream=False)
-
-    def _refresh_if_stale(
-        self, reply: Reply, parsed: ParsedRequest, upstream: Call, decision: Decision
-    ) -> None:
-        if isinstance(decision, Hit) and decision.stale and self._refreshing.begin(decision.entry_id):
-            reply.refresh = lambda: self._refresh(parsed, upstream, decision)
-
-    def _refresh(self, parsed: ParsedRequest, upstream: Call, hit: Hit) -> Steps:
-        """Ask the same with the same credentials, and store the answer; an error leaves the old one."""
-        try:
-            keep = self._keep(parsed, hit.fence)
-            reply: Reply = yield Send(upstream, whole=True)
-            put: Put | None = None
-            if reply.status == 200 and reply.is_event_stream:
-                keep.feed(reply.content or b"")
-                put = keep.settle(ended=True)
-            elif reply.status == 200:
-                put = keep.settle_whole(_json(reply))
-            if put is not None:
-                yield put
-            return reply
-        finally:
-            self._refreshing.end(hit.entry_id)
-
     def _stored_reply(
-        self, parsed: ParsedRequest, response: Response, info: Info, *, stream: bool
+        self, parsed: ParsedRequest, response: Response, info: Info, *, judge: bool = True
     ) -> Reply | None:
-        """Return a stored answer as a new one; None if it can't be given back."""
+        """Return a stored answer as a new one; None if it can't be given back.
+
+        Args:
+            judge: Whether it must be what the request asks for; what a caller waited for is given as it is.
+        """
         data = whole_of(parsed.endpoint, response, parsed.request.model)
-        if data is None or not is_intact(parsed.endpoint, data, parsed.structure):
+        if data is None or (judge and not is_intact(parsed.endpoint, data, parsed.structure)):
             return None
         body = for_caller(parsed.endpoint, data, parsed.body or {}, now=self.clock(), options=self.options)
         if self.options.annotate:
             body["semcache"] = headers.info_json(info)
-        out = headers.hit_headers(info, stream=stream)
-        if stream:
+        out = headers.hit_headers(info, stream=parsed.stream)
+        if parsed.stream:
             chunks = replay(parsed.endpoint, body, include_usage=parsed.include_usage)
             return Reply(200, out, chunks=chunks)
         content = dump(body)
         return Reply(200, out, body=content, content=content)
-
-    # one answer, streamed
-
-    def _stream(self, parsed: ParsedRequest, upstream: Call) -> Steps:
-        if parsed.controls.only_if_cached:
-            return (yield from self._only_stored(parsed, stream=True))
-        found: list[Decision] = yield Lookup([parsed.request])
-        decision = found[0]
-        info = info_of(decision)
-        if isinstance(decision, Hit):
-            stored = self._stored_reply(parsed, decision.response, info, stream=True)
-            if stored is not None:
-                self._refresh_if_stale(stored, parsed, upstream, decision)
-                return stored
-            info = info_of(Miss("undecodable"), detail="replay")
-        reply: Reply = yield Send(upstream, whole=False)
-        reply = self._marked(reply, info)
-        if reply.status == 200 and reply.is_event_stream and not parsed.request.no_store:
-            reply.keep = self._keep(parsed, decision.fence)
-        return reply
 
     # embeddings
 
@@ -299,9 +282,8 @@ class Flow:
         kept = _without_body_headers(reply.headers)
         return self._marked(replace(reply, headers=kept, body=content, content=content), info)
 
-    def _keep(self, parsed: ParsedRequest, fence: Fence | None) -> Keep:
-        most = self.options.max_stream_bytes
-        return Keep(parsed, fence, max_bytes=most, monotonic=self.monotonic)
+    def _keep(self, parsed: ParsedRequest, lead: Lead) -> Keep:
+        return Keep(parsed, lead, max_bytes=self.options.max_stream_bytes)
 
     def _marked(self, reply: Reply, info: Info) -> Reply:
         """Return upstream's answer with our headers, and our member where the application asked for it."""
@@ -312,26 +294,6 @@ class Flow:
                 out.content = out.body = dump({**value, "semcache": headers.info_json(info)})
                 out.headers = _without_body_headers(out.headers)
         return out
-
-
-class _Refreshing:
-    """The stale entries that are being refreshed, so that each is once at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: set[str] = set()
-
-    def begin(self, entry_id: str) -> bool:
-        """Return whether nobody is at it."""
-        with self._lock:
-            if entry_id in self._entries:
-                return False
-            self._entries.add(entry_id)
-            return True
-
-    def end(self, entry_id: str) -> None:
-        with self._lock:
-            self._entries.discard(entry_id)
 
 
 @dataclass(frozen=True, slots=True)

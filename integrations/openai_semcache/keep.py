@@ -1,60 +1,47 @@
-"""Copies a stream while it passes by."""
+"""Copies a stream while it passes by. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from openai_semcache.accumulate import Accumulator
-from openai_semcache.exchange import Put
+from openai_semcache.exchange import Finish
 from openai_semcache.requests import ParsedRequest
 from openai_semcache.responses import response_of
-from semcache.types import Fence
+from semcache import Lead
 
 
 class Keep:
-    """Copies a stream while it passes by; gives what to store once it is whole."""
+    """Copies a stream while it passes by; says what the whole of it was.
 
-    def __init__(
-        self,
-        parsed: ParsedRequest,
-        fence: Fence | None,
-        *,
-        max_bytes: int,
-        monotonic: Callable[[], float],
-    ) -> None:
+    Args:
+        lead: The right to answer; others may wait for the stream's end.
+        max_bytes: A longer stream is given up.
+    """
+
+    def __init__(self, parsed: ParsedRequest, lead: Lead, *, max_bytes: int) -> None:
+        self.lead = lead
         self._accumulator = Accumulator(parsed.endpoint, max_bytes=max_bytes)
         self._parsed = parsed
-        self._fence = fence
-        self._started = monotonic()
-        self._monotonic = monotonic
-        self._taken = False
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing will come of it."""
+        return self._accumulator.failed
 
     def feed(self, chunk: bytes) -> None:
         """Take bytes that are on their way to the caller."""
         self._accumulator.feed(chunk)
 
-    def settle(self, *, ended: bool) -> Put | None:
-        """Return what to store, once; None if the stream was cut.
+    def settle(self, *, ended: bool) -> Finish | None:
+        """Return the end of the lead; None, and the lead given up, if the stream was cut. Call it once.
 
         Args:
             ended: Whether the stream ended by itself.
         """
-        if self._taken:
-            return None
-        self._taken = True
         if ended:
             self._accumulator.finish()
         answer = self._accumulator.result()
-        return self.settle_whole(answer) if isinstance(answer, dict) else None
-
-    def settle_whole(self, answer: Any) -> Put:
-        """Return what to store of a whole answer's JSON."""
+        if not isinstance(answer, dict):
+            self.lead.give_up()
+            return None
         parsed = self._parsed
-        response = response_of(
-            parsed.endpoint,
-            answer,
-            latency_ms=(self._monotonic() - self._started) * 1000,
-            structure=parsed.structure,
-        )
-        return Put([(parsed.request, response, self._fence)], parsed.controls.tags, parsed.controls.ttl)
+        return Finish(self.lead, response_of(parsed.endpoint, answer, structure=parsed.structure))

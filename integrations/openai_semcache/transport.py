@@ -5,10 +5,7 @@ For httpx2 (the OpenAI SDK's own library) and legacy httpx alike: the objects of
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import lru_cache
 from types import ModuleType, TracebackType
@@ -19,22 +16,19 @@ from openai_semcache.drivers import (
     Cache,
     Turnstile,
     check_cache,
-    copied,
-    copied_async,
     drive,
     drive_async,
     spread,
 )
-from openai_semcache.exchange import Call, Reply, Steps
+from openai_semcache.exchange import Call, Reply
 from openai_semcache.fields import DEFAULT_OPTIONS, Options, endpoint_of
 from openai_semcache.flow import Flow
+from openai_semcache.tee import AsyncTee, Tee
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, BaseTransport
 else:  # both libraries take any object with the right methods; neither has to be installed
     BaseTransport = AsyncBaseTransport = object
-
-logger = logging.getLogger(__name__)
 
 _OF_THE_BODY = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 
@@ -77,23 +71,18 @@ class CachingTransport(BaseTransport):
         request.read()
         send = self._sender(lib, request)
         reply = drive(self.flow.handle(endpoint, _call_of(request)), self._cache, send)
-        if reply.refresh is not None:
-            steps = reply.refresh()
-            threading.Thread(target=self._refresh, args=(lib, steps, send), daemon=True).start()
         chunks: Iterator[bytes]
         if reply.body is not None:
             _with_length(reply, reply.body)
             chunks = iter((reply.body,))
         else:
-            chunks = iter(reply.chunks)
-            if reply.keep is not None:
-                chunks = copied(chunks, reply.keep, self._cache)
+            chunks = iter(reply.chunks) if reply.keep is None else Tee(reply, self._cache)
         return _response(lib, reply, _stream_class(lib)(chunks, reply.close))
 
     def _sender(self, lib: ModuleType, request: Any) -> Callable[[Call, bool], Reply]:
         def send(call: Call, whole: bool) -> Reply:
             response = self._inner.handle_request(_request_of(lib, request, call))
-            if not whole:
+            if not whole and response.status_code == 200:
                 return _streamed_reply(response, response.iter_bytes(), response.close)
             try:
                 raw = b"".join(response.iter_raw())
@@ -102,16 +91,6 @@ class CachingTransport(BaseTransport):
             return _whole_reply(lib, response, raw)
 
         return send
-
-    def _refresh(self, lib: ModuleType, steps: Steps, send: Callable[[Call, bool], Reply]) -> None:
-        try:
-            drive(steps, self._cache, send)
-        except (
-            lib.HTTPError,
-            OSError,
-            RuntimeError,
-        ) as error:  # RuntimeError: the client was closed meanwhile
-            logger.info("a stale answer wasn't refreshed: %s", type(error).__name__)
 
     def same_as(self, other: Self) -> bool:
         """Return whether both do the same with the same cache."""
@@ -150,7 +129,6 @@ class AsyncCachingTransport(AsyncBaseTransport):
         self._inner = transport
         self._cache = cache
         self._turnstile = Turnstile()
-        self._tasks: set[asyncio.Task[None]] = set()
         self.flow = Flow(tenant=tenant, segment=segment, options=options)
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -163,18 +141,12 @@ class AsyncCachingTransport(AsyncBaseTransport):
         await self._turnstile.wait()
         send = self._sender(lib, request)
         reply = await drive_async(self.flow.handle(endpoint, _call_of(request)), self._cache, send)
-        if reply.refresh is not None:
-            task = asyncio.create_task(self._refresh(lib, reply.refresh(), send))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         chunks: AsyncIterator[bytes]
         if reply.body is not None:
             _with_length(reply, reply.body)
             chunks = spread(iter((reply.body,)))
         elif hasattr(reply.chunks, "__aiter__"):
-            chunks = reply.chunks
-            if reply.keep is not None:
-                chunks = copied_async(chunks, reply.keep, self._cache)
+            chunks = reply.chunks if reply.keep is None else AsyncTee(reply, self._cache)
         else:
             chunks = spread(iter(reply.chunks))
         return _response(lib, reply, _async_stream_class(lib)(chunks, reply.close))
@@ -183,7 +155,7 @@ class AsyncCachingTransport(AsyncBaseTransport):
         async def send(call: Call, whole: bool) -> Reply:
             await self._turnstile.wait()
             response = await self._inner.handle_async_request(_request_of(lib, request, call))
-            if not whole:
+            if not whole and response.status_code == 200:
                 return _streamed_reply(response, response.aiter_bytes(), response.aclose)
             try:
                 raw = b"".join([chunk async for chunk in response.aiter_raw()])
@@ -194,24 +166,12 @@ class AsyncCachingTransport(AsyncBaseTransport):
 
         return send
 
-    async def _refresh(self, lib: ModuleType, steps: Steps, send: Callable[[Call, bool], Any]) -> None:
-        try:
-            await drive_async(steps, self._cache, send)
-        except (
-            lib.HTTPError,
-            OSError,
-            RuntimeError,
-        ) as error:  # RuntimeError: the client was closed meanwhile
-            logger.info("a stale answer wasn't refreshed: %s", type(error).__name__)
-
     def same_as(self, other: Self) -> bool:
         """Return whether both do the same with the same cache."""
         return self._cache is other._cache and self.flow.same_as(other.flow)
 
     async def aclose(self) -> None:
         """Close the transport below."""
-        for task in list(self._tasks):
-            task.cancel()
         await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
@@ -302,7 +262,7 @@ def _stream_class(lib: ModuleType) -> Callable[..., Any]:
         def close(self) -> None:
             try:
                 if hasattr(self._chunks, "close"):
-                    self._chunks.close()  # a generator's end stores what is whole
+                    self._chunks.close()  # what is whole is stored
             finally:
                 if self._close is not None:
                     self._close()
@@ -320,15 +280,21 @@ def _async_stream_class(lib: ModuleType) -> Callable[..., Any]:
             self._close = close
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            async for chunk in self._chunks:
-                yield chunk
+            try:
+                async for chunk in self._chunks:
+                    yield chunk
+            finally:
+                await self._end()
 
         async def aclose(self) -> None:
             try:
-                if hasattr(self._chunks, "aclose"):
-                    await self._chunks.aclose()  # a generator's end stores what is whole
+                await self._end()
             finally:
                 if self._close is not None:
                     await self._close()
+
+        async def _end(self) -> None:
+            if hasattr(self._chunks, "aclose"):
+                await self._chunks.aclose()  # what is whole is stored
 
     return Chunks

@@ -14,21 +14,20 @@ from semcache.errors import (
     OnlyIfCachedError,
     StoreUnavailableError,
 )
-from semcache.flights import Flight
-from semcache.leases import Lease
+from semcache.flights import Flight, Lead, waiters_answer
 from semcache.reasons import FAILURES, STORE_OUTCOMES
 from semcache.steps import Board, CallModel, Steps
 from semcache.types import (
     Answer,
     CacheRequest,
     Hit,
-    Miss,
+    Response,
     Stored,
 )
 
 
 class Flying(Refreshing):
-    """Steps of get_or_compute."""
+    """Steps of get_or_compute, and of its two halves."""
 
     def get_or_compute(
         self,
@@ -37,22 +36,40 @@ class Flying(Refreshing):
         given: Given,
     ) -> Steps[Answer]:
         """Serve, or call the model once for all who ask the same now."""
+        begun = yield from self.begin(request, given, call_model)
+        if isinstance(begun, Answer):
+            return begun
+        try:
+            response = as_response((yield CallModel(call_model, request)))
+        except BaseException:
+            begun.give_up()
+            raise
+        return (yield from self.finish(begun, response))
+
+    def begin(
+        self, request: CacheRequest, given: Given, again: Callable[[CacheRequest], Any] | None
+    ) -> Steps[Answer | Lead]:
+        """Serve, or wait for whoever is answering the same, or lead.
+
+        Args:
+            again: Calls the model behind a hit that is due; None leaves such hits alone.
+        """
         if (
             not self.policy.single_flight
             or admission.bypass(request, self.policy) is not None
             or request.no_cache
             or (self.trial and self.watches(request))
         ):
-            return (yield from self._lead(request, call_model, given))
+            return (yield from self._take(request, None, given, again))
         admission.check_prompt(request.prompt)
         hit = self.serve_local(request)
         if hit is not None:
-            return self._served(request, call_model, given, hit)
+            return self._served(request, again, given, hit)
         key = yield from self._flight_key(request)
         for _ in range(2):
             flight, leads = self.flights.join(key)
             if leads:
-                return (yield from self._fly(flight, request, call_model, given))
+                return (yield from self._take_off(flight, request, given, again))
             try:
                 answer: Answer | None = yield Board(flight, self.policy.flight_timeout)
             except TimeoutError:
@@ -61,7 +78,7 @@ class Flying(Refreshing):
                 self.metrics.count("waited", "waited")
                 return answer
         # Two leaders failed, or one takes too long: ask for ourselves, so that nobody queues behind a failing model.
-        return (yield from self._lead(request, call_model, given))
+        return (yield from self._take(request, None, given, again))
 
     def _flight_key(self, request: CacheRequest) -> Steps[str]:
         """Return what equal requests share; also while the store, and with it the secret, is away."""
@@ -80,45 +97,39 @@ class Flying(Refreshing):
             self._offer,
         )
 
-    def _fly(
+    def _take_off(
         self,
         flight: Flight,
         request: CacheRequest,
-        call_model: Callable[[CacheRequest], Any],
         given: Given,
-    ) -> Steps[Answer]:
+        again: Callable[[CacheRequest], Any] | None,
+    ) -> Steps[Answer | Lead]:
         try:
-            answer = yield from self._lead(request, call_model, given, alone=False)
+            begun = yield from self._take(request, flight, given, again)
         except BaseException:
-            self.flights.done(flight)
             flight.fail()
             raise
-        self.flights.done(flight)
-        flight.land(replace(answer, stored=None, shared=answer.put, waited=True))
-        return answer
+        if isinstance(begun, Answer):
+            flight.land(waiters_answer(begun))
+        return begun
 
-    def _lead(
+    def _take(
         self,
         request: CacheRequest,
-        call_model: Callable[[CacheRequest], Any],
+        flight: Flight | None,
         given: Given,
-        *,
-        alone: bool = True,
-    ) -> Steps[Answer]:
-        """Serve, or call the model and store.
-
-        Args:
-            alone: Whether other processes aren't asked whether they call it already.
-        """
+        again: Callable[[CacheRequest], Any] | None,
+    ) -> Steps[Answer | Lead]:
+        """Serve what is stored, or lead; without a flight, other processes aren't asked whether they do already."""
         hit = self.serve_local(request)
         if hit is not None:
-            return self._served(request, call_model, given, hit)
+            return self._served(request, again, given, hit)
         look = self._look(request)
         cleared = Cleared((yield from self._lookup(look)))
         took = self.clock() - look.started
         if self.trial and self.watches(request):
             cleared = Cleared(self.watch(request, cleared.decision))
-        elif not alone and not request.only_if_cached:
+        elif flight is not None and not request.only_if_cached:
             cleared = yield from self.clear(look, cleared.decision, given.tags)
         decision = cleared.decision
         if cleared.waited and isinstance(decision, Hit):
@@ -126,52 +137,56 @@ class Flying(Refreshing):
             return Answer(decision.response, decision, waited=True)
         self._count(decision, took)
         if isinstance(decision, Hit):
-            return self._served(request, call_model, given, decision)
+            return self._served(request, again, given, decision)
         if request.only_if_cached:
             raise OnlyIfCachedError(
                 f"nothing stored may be served ({decision.reason}), and only_if_cached was asked for"
             )
-        answer: Answer | None = None
-        try:
-            answer = yield from self._compute(request, call_model, given, decision, cleared.lease)
-        finally:
-            if cleared.lease is not None and self.keeper is not None:
-                self.keeper.give_back(cleared.lease, unshared=answer is not None)
-        return answer
+        return Lead(
+            request,
+            decision,
+            given,
+            started=self.clock(),
+            flight=flight,
+            lease=cleared.lease,
+            keeper=self.keeper,
+        )
 
     def _served(
         self,
         request: CacheRequest,
-        call_model: Callable[[CacheRequest], Any],
+        again: Callable[[CacheRequest], Any] | None,
         given: Given,
         hit: Hit,
     ) -> Answer:
-        if hit.stale or self.policy.refresh_ahead is not None:
-            self.refresh_behind(request, call_model, given, hit)
+        if again is not None and (hit.stale or self.policy.refresh_ahead is not None):
+            self.refresh_behind(request, again, given, hit)
         return Answer(hit.response, hit)
 
-    def _compute(
-        self,
-        request: CacheRequest,
-        call_model: Callable[[CacheRequest], Any],
-        given: Given,
-        decision: Miss,
-        lease: Lease | None,
-    ) -> Steps[Answer]:
-        started = self.clock()
-        said = yield CallModel(call_model, request)
-        response = as_response(said)
+    def finish(self, lead: Lead, response: Response) -> Steps[Answer]:
+        """Store the answer, and give it to those who wait whatever became of that."""
+        try:
+            answer = yield from self._finish(lead, response)
+        except BaseException:
+            lead.give_up()
+            raise
+        lead.land(answer)
+        return answer
+
+    def _finish(self, lead: Lead, response: Response) -> Steps[Answer]:
+        decision, seconds = lead.decision, self.clock() - lead.started
         if response.latency_ms is None:
-            response = replace(response, latency_ms=round((self.clock() - started) * 1000, 3))
-        self.metrics.took("model", self.clock() - started)
+            response = replace(response, latency_ms=round(seconds * 1000, 3))
+        self.metrics.took("model", seconds)
         if decision.fence is None and decision.reason in FAILURES:
             # Without a fence it can't be told what was invalidated while the model was thinking.
             outcome = decision.reason if decision.reason in STORE_OUTCOMES else "store_unavailable"
             self.metrics.count("stored", outcome)
             return Answer(response, decision, Stored(outcome))
-        old = yield from self.replaced(request, decision)
+        old = yield from self.replaced(lead.request, decision)
         same = None if old is None else (yield from self.agreement(old.response, response))
         stored = yield from self.put(
-            request, response, given, fence=decision.fence, lease=lease, stretch=self.stretch(old, same)
-        )
+            lead.request, response, lead.given, fence=decision.fence, lease=lead.lease,
+            stretch=self.stretch(old, same),
+        )  # fmt: skip
         return Answer(response, decision, stored)

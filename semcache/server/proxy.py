@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
 from openai_semcache.controls import PREFIX
-from openai_semcache.drivers import copied_async, drive_async, spread
+from openai_semcache.drivers import drive_async, spread
 from openai_semcache.exchange import Call, Reply
 from openai_semcache.fields import Endpoint, Options, endpoint_of
 from openai_semcache.flow import Flow
 from openai_semcache.requests import ParsedRequest
+from openai_semcache.tee import AsyncTee
+from semcache.flights import Lead
 from semcache.server.errors import HttpError
 from semcache.server.identity import CREDENTIALS, Caller
 from semcache.server.journal import Journal, Seen, cut
@@ -97,11 +99,18 @@ class Noted:
         self.stored = await self.cache.put(request, response, **options)
         return self.stored
 
-    async def get_or_compute(self, request: CacheRequest | str, call_model: Any, **options: Any) -> Answer:
-        """Serve or compute."""
-        answer = await self.cache.get_or_compute(request, call_model, **options)
+    async def begin(self, request: CacheRequest | str, **options: Any) -> Answer | Lead:
+        """Serve, wait or lead."""
+        begun = await self.cache.begin(request, **options)
         if isinstance(request, CacheRequest):
-            self.request, self.decision, self.waited = request, answer.decision, answer.waited
+            self.request, self.decision = request, begun.decision
+        if isinstance(begun, Answer):
+            self.waited, self.response, self.stored = begun.waited, begun.response, begun.stored
+        return begun
+
+    async def finish(self, lead: Lead, response: Response | str) -> Answer:
+        """Store what a lead was given for."""
+        answer = await self.cache.finish(lead, response)
         self.response, self.stored = answer.response, answer.stored
         return answer
 
@@ -127,7 +136,6 @@ class Proxy:
         self._telemetry = telemetry
         self._clock = clock
         self.flow = ProxyFlow(Options(annotate=settings.annotate))
-        self._refreshes: set[asyncio.Task[None]] = set()
 
     async def answer(
         self,
@@ -182,8 +190,6 @@ class Proxy:
             seconds = time.perf_counter() - started
             seen = self._note(endpoint, caller, noted, reply, seconds)
             span.answered(noted, reply, seen)
-            if reply.refresh is not None:
-                self._refresh(reply, noted)
             if reply.body is not None:
                 await send_whole(send, reply.status, reply.headers, reply.body)
                 return
@@ -194,7 +200,7 @@ class Proxy:
         if not hasattr(reply.chunks, "__aiter__"):
             chunks = spread(iter(reply.chunks))
         elif reply.keep is not None:
-            chunks = copied_async(reply.chunks, reply.keep, noted)
+            chunks = AsyncTee(reply, noted)
         else:
             chunks = reply.chunks
         try:
@@ -206,18 +212,6 @@ class Proxy:
             await asyncio.shield(_finish(chunks, reply))
             if reply.keep is not None and noted.stored is not None:
                 self._meters.stored(noted.stored.outcome)
-
-    def _refresh(self, reply: Reply, noted: Noted) -> None:
-        assert reply.refresh is not None
-        task = asyncio.create_task(self._refreshed(reply.refresh(), noted.cache))
-        self._refreshes.add(task)
-        task.add_done_callback(self._refreshes.discard)
-
-    async def _refreshed(self, steps: Any, cache: AsyncSemanticCache) -> None:
-        try:
-            await drive_async(steps, cache, self._upstream.send)
-        except HttpError as error:
-            logger.info("a stale answer wasn't refreshed: %s", error.code)
 
     def _note(
         self, endpoint: Endpoint, caller: Caller, noted: Noted, reply: Reply, seconds: float
@@ -312,12 +306,6 @@ class Proxy:
         if key is None or not (self.settings.keys or caller.principal == "local"):
             return headers
         return [*headers, ("authorization", f"Bearer {key}")]
-
-    async def close(self) -> None:
-        """End refreshes under way."""
-        for task in list(self._refreshes):
-            task.cancel()
-        await asyncio.gather(*self._refreshes, return_exceptions=True)
 
 
 async def _finish(chunks: Any, reply: Reply) -> None:

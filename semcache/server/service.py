@@ -125,7 +125,6 @@ class Service:
         if self._sharing is not None:
             self._sharing.cancel()
             self.exchange.write()
-        await self.proxy.close()
         for upstream in self._upstreams.values():
             await upstream.close()
         await self.cache.close()

@@ -76,7 +76,7 @@ class Upstream:
         """Send a call of a cached endpoint; the sender of `openai_semcache.drivers.drive_async`."""
         response = await self.open(call.method, call.url.encode("latin-1"), list(call.headers), call.body)
         headers = downstream(response.headers.raw)
-        if not whole:
+        if not whole and response.status_code == 200:
             if "content-encoding" in response.headers:
                 headers = [pair for pair in headers if pair[0].lower() not in _OF_THE_BODY]
             return Reply(

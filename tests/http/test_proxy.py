@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -97,6 +98,34 @@ def test_a_stream_passes_without_delay(served: Served, stub: Upstream) -> None:
 
     assert len(arrivals) > 2
     assert arrivals[-1] - arrivals[0] > 0.3
+
+
+def test_streams_that_are_asked_for_at_once_share_one_call(served: Served, stub: Upstream) -> None:
+    stub.always(Behaviour(text="Open Settings, then Security.", chunk_delay=0.05))
+    with ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(lambda n: served.chat(QUESTION, stream=n % 2 == 0), range(5)))
+    texts = [a.text if "chunk" in a.text else a.json()["choices"][0]["message"]["content"] for a in answers]
+
+    assert stub.count == 1
+    assert sum("collapsed" in answer.headers["cache-status"] for answer in answers) == 4
+    assert texts[1] == texts[3] == "Open Settings, then Security."
+    assert all(text.endswith("data: [DONE]\n\n") for text in texts[::2])
+
+
+def test_a_reader_who_leaves_takes_nothing_from_those_who_wait(served: Served, stub: Upstream) -> None:
+    text = "Open Settings, then Security, then Reset. " * 4
+    stub.always(Behaviour(text=text, chunk_delay=0.05))
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
+    with ThreadPoolExecutor(1) as pool:
+        with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
+            chunks = response.iter_bytes()
+            next(chunks)
+            follower = pool.submit(served.chat, QUESTION)
+            time.sleep(0.5)  # the other must arrive while this streams
+        answer = follower.result()
+
+    assert answer.json()["choices"][0]["message"]["content"] == text
+    assert stub.count == 1
 
 
 @pytest.mark.parametrize(
