@@ -63,23 +63,22 @@ def owner(request: CacheRequest, policy: Policy) -> tuple[str, str] | None:
 def exact_only(request: CacheRequest, policy: Policy) -> str | None:
     """Return why only an exact match may serve this request, as a miss reason; None if neighbours may.
 
-    An empty prompt, a later turn, tools, media, a seed, several choices or log-probabilities pin the
-    answer to this very text.
+    A later turn, tools, media, a seed, several choices or log-probabilities pin the answer to this very text.
     """
-    if request.mode == "exact":
-        return "no_candidate"
     if request.opaque:
-        return "bypass:opaque"
+        return "exact_only:opaque"
     if request.media:
-        return "bypass:media"
+        return "exact_only:media"
     if request.tools:
-        return "bypass:tools"
+        return "exact_only:tools"
     if request.earlier_turns >= policy.semantic_turns:
-        return "bypass:turns"
+        return "exact_only:turns"
     for name in EXACT_ONLY_PARAMS:
         value = request.params.get(name)
         if value is not None and value is not False and not (name == "n" and value == 1):
-            return "bypass:policy"
+            return "exact_only:policy"
+    if request.mode == "exact":
+        return "no_candidate"
     if policy.max_semantic_chars is not None and len(request.prompt) > policy.max_semantic_chars:
         return "over_window"
     return None

@@ -46,6 +46,9 @@ BYPASSES: Final = (
 )
 """Why a lookup wasn't attempted; each gives the miss reason ``bypass:<name>``."""
 
+EXACT_ONLY: Final = ("media", "tools", "turns", "opaque", "policy")
+"""Why neighbours weren't looked for, where nothing is stored for this very text; each gives ``exact_only:<name>``."""
+
 MISS_REASONS: Final = (
     "no_candidate",
     "below_threshold",
@@ -65,6 +68,7 @@ MISS_REASONS: Final = (
     "store_unavailable",
     "store_busy",
     "encoder_failed",
+    *(f"exact_only:{name}" for name in EXACT_ONLY),
     *(f"bypass:{name}" for name in BYPASSES),
 )
 

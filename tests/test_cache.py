@@ -244,7 +244,7 @@ def test_later_turns_match_exactly_only(cache: Facade) -> None:
     cache.put(ask(**turn), "Open Settings")
 
     assert isinstance(cache.lookup(ask(**turn)), Hit)
-    assert cache.lookup(ask(RESET_TOO, **turn)).reason == "bypass:turns"
+    assert cache.lookup(ask(RESET_TOO, **turn)).reason == "exact_only:turns"
 
 
 def test_max_age_refuses_an_older_entry(cache: Facade) -> None:

@@ -180,7 +180,7 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
         except SemcacheError as error:
             logger.warning("request refused, the model is called: %s: %s", type(error).__name__, error)
             return None
-        return replace(asked, mode="off") if ends_with_tools(request) and not self._tool_turns else asked
+        return replace(asked, bypass="tools") if ends_with_tools(request) and not self._tool_turns else asked
 
     def _served(self, found: Answer, call: _Call, request: ModelRequest[Any]) -> ModelResponse[Any] | None:
         """Return the answer with its note; None if the stored one can't be used."""

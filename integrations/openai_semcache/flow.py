@@ -133,7 +133,7 @@ class Flow:
             upstream if self.refreshes else None,
             lambda reply: self._read(parsed, reply),
         )
-        detail = ""
+        detail = parsed.detail
         if isinstance(begun, Answer):
             reply = self._served(parsed, begun)
             if reply is not None:
@@ -173,7 +173,7 @@ class Flow:
 
     def _served(self, parsed: ParsedRequest, answer: Answer) -> Reply | None:
         """Return the reply to whoever didn't call upstream; None if she has to."""
-        info = info_of(answer.decision, stored=answer.put, collapsed=answer.waited)
+        info = info_of(answer.decision, stored=answer.put, collapsed=answer.waited, detail=parsed.detail)
         failed: Any = answer.response.data
         if isinstance(failed, _Failed):
             return None if failed.reply.status in _NOT_SHARED else self._marked(failed.reply, info)

@@ -129,6 +129,7 @@ def parse_request(
         media=tuple(turns.media),
         segment=segment or {},
         user=_user(value),
+        opaque=draft.exact == "opaque",
         mode="exact" if draft.exact else "semantic",
         bypass=draft.bypass,
         threshold=controls.threshold,

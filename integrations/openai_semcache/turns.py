@@ -62,6 +62,7 @@ def split_turns(messages: Any, *, split: Callable[[str], tuple[str, str]] | None
     compared = users[-1] if users else len(messages) - 1
     if not users or any(_role(item) not in _AFTERPROMPT for item in messages[compared + 1 :]):
         turns.exact = "turns"  # a tool's result or a begun answer comes last
+        turns.earlier_turns = len(users)
         compared = len(messages) - 1
     reader = _Reader(turns)
     try:

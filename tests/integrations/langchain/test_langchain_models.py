@@ -153,6 +153,15 @@ def test_a_system_prompt_isolates(ours: SemcacheCache, chat: Chat, upstream: Ups
     assert upstream.count == 2
 
 
+def test_a_later_turn_says_that_it_matches_exactly_only(ours: SemcacheCache, chat: Chat) -> None:
+    model = chat(cache=ours)
+    turns = [HumanMessage("Hello"), AIMessage("Hello!"), HumanMessage(RESET)]
+    first, second = model.invoke(turns), model.invoke(turns)
+
+    assert (note(first)["reason"], note(first)["stored"]) == ("exact_only:turns", "stored")
+    assert note(second)["match"] == "exact"
+
+
 def test_a_follow_up_is_only_served_in_the_same_conversation(
     ours: SemcacheCache, chat: Chat, upstream: Upstream
 ) -> None:

@@ -490,6 +490,48 @@ def test_responses_take_a_text_and_a_list_for_the_same(client: OpenAI, upstream:
     assert upstream.count == 1
 
 
+TURNS = [
+    {"role": "user", "content": "Hello"},
+    {"role": "assistant", "content": "Hello!"},
+    {"role": "user", "content": RESET},
+]
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("more", "reason", "detail"),
+    [
+        ({"messages": TURNS}, "exact_only:turns", "exact_only:turns"),
+        ({"messages": [*TURNS, {"role": "assistant", "content": "Well,"}]}, "exact_only:turns", "exact_only:turns/messages"),
+        ({"tools": [TOOL]}, "exact_only:tools", "exact_only:tools"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "exact_only:tools", "exact_only:tools/tool_choice"),
+        ({"seed": 7}, "exact_only:policy", "exact_only:policy/seed"),
+        ({"n": 2}, "exact_only:policy", "exact_only:policy/n"),
+        ({"logprobs": True}, "exact_only:policy", "exact_only:policy/logprobs"),
+        ({"model": ""}, "exact_only:opaque", "exact_only:opaque/model"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": RESET}, PIXEL]}]}, "exact_only:media", "exact_only:media/messages"),
+        ({"prediction": {"type": "content", "content": "x"}}, "no_candidate", "no_candidate/prediction"),
+        ({"extra_headers": {"x-semcache-mode": "exact"}}, "no_candidate", "no_candidate/mode"),
+    ],
+)  # fmt: skip
+def test_a_request_that_matches_exactly_only_was_looked_up_and_says_so(
+    more: Any, reason: str, detail: str, stream: bool, client: OpenAI, upstream: Upstream
+) -> None:
+    said = []
+    for _ in range(2):
+        raw = client.chat.completions.with_raw_response.create(**{**CHAT, "stream": stream, **more})
+        raw.http_response.read()
+        said.append(raw.headers)
+    miss, hit = said
+
+    assert (miss["x-semcache-status"], miss["x-semcache-reason"]) == ("miss", reason)
+    assert miss["cache-status"].split("; ")[1] == "fwd=miss"
+    assert miss["cache-status"].endswith(f"detail={detail}")
+    assert hit["x-semcache-status"] == "hit"
+
+
 def test_responses_that_the_provider_keeps_bypass_with_a_reason(client: OpenAI, upstream: Upstream) -> None:
     raw = [client.responses.with_raw_response.create(model="m", input=RESET) for _ in range(2)]
 
