@@ -94,6 +94,7 @@ def script_by_sha(sha: str) -> Script | None:
         "aside", "claim", "extend", "release", "queue", "finish",
         "reserve", "evict", "settle", "weigh",
         "embed", "unembed", "encoders", "lead",
+        "feature_get", "feature_put", "feature_drop",
     )  # fmt: skip
     return next((script(name) for name in names if script(name).sha == sha), None)
 
@@ -261,7 +262,7 @@ class Plans:
             ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.log, f"{after}-0")
         ]
 
-        return Plan(commands, lambda replies: [_change(record) for record in _records(check(replies[0]))])
+        return Plan(commands, lambda replies: [_change(record) for record in records(check(replies[0]))])
 
     def position(self, at: int | None = None) -> Plan[Position]:
         """Epoch and the newest sequence number, and the mark of a record."""
@@ -524,7 +525,7 @@ class Plans:
         def parse(replies: list[Any]) -> list[Refresh] | None:
             if any(isinstance(reply, Exception) and "NOGROUP" in str(reply) for reply in replies):
                 return None
-            claimed, fresh = check(replies[0])[1], _records(check(replies[1]))
+            claimed, fresh = check(replies[0])[1], records(check(replies[1]))
             found = [_refresh(record, 2) for record in claimed if record and record[1]]
             return found + [_refresh(record, 1) for record in fresh]
 
@@ -701,7 +702,7 @@ def _wrong_type(reply: Any) -> Any:
     return reply
 
 
-def _records(streams: Any) -> list[Any]:
+def records(streams: Any) -> list[Any]:
     """Unwrap XREAD's reply, which is a list of streams in RESP2 and a mapping in RESP3."""
     if not streams:
         return []

@@ -32,7 +32,7 @@ from semcache.protocols import (
 )
 from semcache.stores.connections import AsyncClustered, AsyncDirect, Clustered, Direct, unavailable
 from semcache.stores.operations import Operations, Steps, read_replies, server_facts, with_wait
-from semcache.stores.plans import new_epoch
+from semcache.stores.plans import Plan, new_epoch
 from semcache.types import Entry, FeedbackResult
 
 T = TypeVar("T")
@@ -68,6 +68,13 @@ class RedisStore:
         timeout: float,
     ) -> View:
         return self._run(self._operations.read(ids, tags, embedding, copies), timeout)
+
+    def perform(self, plan: Plan[T], *, timeout: float) -> T:
+        """Perform a plan of another part of the package."""
+        commands, wait = with_wait(plan, cluster=self._connections.cluster)
+        replies = self._connections.execute(commands, timeout + wait, plan.packed)
+        result: T = read_replies(plan, replies)
+        return result
 
     def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]:
         return self._run(self._operations.report_hot(holder, report), timeout)
@@ -265,6 +272,13 @@ class AsyncRedisStore:
         timeout: float,
     ) -> View:
         return await self._run(self._operations.read(ids, tags, embedding, copies), timeout)
+
+    async def perform(self, plan: Plan[T], *, timeout: float) -> T:
+        """Perform a plan of another part of the package."""
+        commands, wait = with_wait(plan, cluster=self._connections.cluster)
+        replies = await self._connections.execute(commands, timeout + wait, plan.packed)
+        result: T = read_replies(plan, replies)
+        return result
 
     async def report_hot(self, holder: str, report: str, *, timeout: float) -> dict[str, str]:
         return await self._run(self._operations.report_hot(holder, report), timeout)
