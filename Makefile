@@ -1,13 +1,14 @@
 # make demo   answers real questions through the cache; needs Python 3.11 or newer and a C++ compiler, nothing else
 # make test   lint, types and all tests
 # make bench  the benchmarks
+# make matrix the tests of each dependency against its oldest and its newest version; some minutes, needs a package index
 
 PYTHON ?= python3
 SOURCES := pyproject.toml $(shell find semcache integrations -type f ! -name '*.pyc' 2>/dev/null)
 EXTRAS := st,onnx,langchain,openai,server,otel,plots,dev
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench matrix lint clean
 
 demo: .venv/ready
 	.venv/bin/semcache demo
@@ -23,6 +24,9 @@ lint: .venv-test/ready
 bench: .venv-test/ready
 	@test -n "$(BENCHMARKS)" || { echo "no benchmarks/bench_*.py here" >&2; exit 1; }
 	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; .venv-test/bin/python $$file; done
+
+matrix: .venv-test/ready
+	.venv-test/bin/python tools/version_matrix.py
 
 clean:
 	rm -rf .venv .venv-test build dist

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -18,11 +20,14 @@ def _tool(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     return module
 
 
 torch_tool = _tool("install_cpu_torch")
+version_matrix = _tool("version_matrix")
+PROJECT = tomllib.loads((TOOLS.parent / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 class _Pip:
@@ -74,3 +79,36 @@ def test_a_torch_that_is_there_is_left_alone() -> None:
 
     assert torch_tool.main(pip, version="2.13.0+cpu") == 0
     assert pip.installed == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "pinned"),
+    [
+        ("redis[hiredis]>=5.3", "redis==5.3"),
+        ("numpy>=1.26,<3", "numpy==1.26"),
+        ("uvloop>=0.21; sys_platform != 'win32'", "uvloop==0.21 ; sys_platform != 'win32'"),
+    ],
+)
+def test_a_requirement_is_held_to_its_lower_bound(requirement: str, pinned: str) -> None:
+    assert version_matrix.at_lower_bound(requirement) == pinned
+
+
+def test_every_requirement_has_a_lower_bound() -> None:
+    for requirement in version_matrix.requirements(list(PROJECT["optional-dependencies"]), PROJECT):
+        assert version_matrix.name_of(version_matrix.at_lower_bound(requirement))
+
+    with pytest.raises(ValueError, match="'redis' has no lower bound"):
+        version_matrix.at_lower_bound("redis")
+
+
+def test_the_matrix_pins_what_is_declared_and_runs_tests_that_exist() -> None:
+    for dependency in version_matrix.MATRIX:
+        declared = {
+            version_matrix.name_of(one) for one in version_matrix.requirements(dependency.extras, PROJECT)
+        }
+        assert set(dependency.pinned) <= declared
+        for path in (*dependency.tests, *dependency.skipped_oldest):
+            assert (TOOLS.parent / path).exists(), path
+    assert {"redis", "langchain-core", "openai"} <= {
+        name for dependency in version_matrix.MATRIX for name in dependency.pinned
+    }

@@ -9,10 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 import httpx
-import httpx2
 import openai
 import pytest
-from openai import AsyncAzureOpenAI, AsyncOpenAI, AzureOpenAI, DefaultHttpx2Client, OpenAI
+from openai import AsyncAzureOpenAI, AsyncOpenAI, AzureOpenAI, OpenAI
 from openai.types import Completion, CreateEmbeddingResponse
 from openai.types.chat import ChatCompletion, ParsedChatCompletion
 from openai.types.responses import ParsedResponse, Response
@@ -21,6 +20,8 @@ from pydantic import BaseModel
 from openai_semcache import AsyncCachingTransport, CachingTransport, Options, wrap_openai
 from semcache import AsyncSemanticCache, ConfigurationError, SemanticCache
 from tests.integrations.openai.conftest import OTHER, RESET, RESET_TOO
+from tests.integrations.openai.sdk_http import DefaultAsyncClient, DefaultClient
+from tests.integrations.openai.sdk_http import library as sdk_http
 from tests.upstream import Behaviour, Upstream
 
 MESSAGES: Any = [{"role": "user", "content": RESET}]
@@ -286,8 +287,8 @@ async def test_asynchronous_legacy_httpx_clients_are_covered(
 
 
 def test_a_transport_can_be_given_to_an_http_client(cache: SemanticCache, upstream: Upstream) -> None:
-    transport = CachingTransport(httpx2.HTTPTransport(), cache, tenant="acme")
-    with DefaultHttpx2Client(transport=transport) as http:
+    transport = CachingTransport(sdk_http.HTTPTransport(), cache, tenant="acme")
+    with DefaultClient(transport=transport) as http:
         client = OpenAI(api_key="k", base_url=upstream.url, http_client=http)
         assert content_of(chat(client)) == content_of(chat(client))
 
@@ -356,32 +357,32 @@ def test_older_clients_with_a_transport_attribute_of_their_own_are_wrapped_below
 def test_closing_the_client_closes_the_transport_below(cache: SemanticCache) -> None:
     closed = []
 
-    class Inner(httpx2.HTTPTransport):
+    class Inner(sdk_http.HTTPTransport):
         def close(self) -> None:
             closed.append(True)
             super().close()
 
-    wrap_openai(OpenAI(api_key="k", http_client=httpx2.Client(transport=Inner())), cache).close()
+    wrap_openai(OpenAI(api_key="k", http_client=sdk_http.Client(transport=Inner())), cache).close()
 
     assert closed == [True]
 
 
 def test_another_tracer_may_sit_on_either_side(cache: SemanticCache, upstream: Upstream) -> None:
-    class Tracer(httpx2.BaseTransport):
+    class Tracer(sdk_http.BaseTransport):
         def __init__(self, inner: Any) -> None:
             self.inner, self.seen = inner, 0
 
-        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        def handle_request(self, request: sdk_http.Request) -> sdk_http.Response:
             self.seen += 1
-            response: httpx2.Response = self.inner.handle_request(request)
+            response: sdk_http.Response = self.inner.handle_request(request)
             return response
 
         def close(self) -> None:
             self.inner.close()
 
-    below = Tracer(httpx2.HTTPTransport())
+    below = Tracer(sdk_http.HTTPTransport())
     above = Tracer(CachingTransport(below, cache))
-    with OpenAI(api_key="k", base_url=upstream.url, http_client=httpx2.Client(transport=above)) as client:
+    with OpenAI(api_key="k", base_url=upstream.url, http_client=sdk_http.Client(transport=above)) as client:
         for _ in range(2):
             raw = client.responses.with_raw_response.create(**RESPONSES, stream=True)
             assert "".join(getattr(event, "delta", "") for event in raw.parse()) == f"Answer 1 to: {RESET}"
@@ -673,22 +674,22 @@ def test_every_synchronous_way_has_its_asynchronous_twin() -> None:
 async def test_asynchronous_raw_streams_work_with_a_tracer_on_either_side(
     above: bool, async_cache: AsyncSemanticCache, upstream: Upstream
 ) -> None:
-    class Tracer(httpx2.AsyncBaseTransport):
+    class Tracer(sdk_http.AsyncBaseTransport):
         def __init__(self, inner: Any) -> None:
             self.inner, self.seen = inner, 0
 
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        async def handle_async_request(self, request: sdk_http.Request) -> sdk_http.Response:
             self.seen += 1
-            response: httpx2.Response = await self.inner.handle_async_request(request)
+            response: sdk_http.Response = await self.inner.handle_async_request(request)
             return response
 
         async def aclose(self) -> None:
             await self.inner.aclose()
 
-    plain = httpx2.AsyncHTTPTransport()
+    plain = sdk_http.AsyncHTTPTransport()
     tracer = Tracer(AsyncCachingTransport(plain, async_cache) if above else plain)
     transport = tracer if above else AsyncCachingTransport(tracer, async_cache)
-    http = httpx2.AsyncClient(transport=transport)
+    http = sdk_http.AsyncClient(transport=transport)
     async with AsyncOpenAI(api_key="k", base_url=upstream.url, http_client=http) as client:
         for _ in range(2):
             raw = await client.responses.with_raw_response.create(**RESPONSES, stream=True)
@@ -710,8 +711,8 @@ async def test_asynchronous_azure_is_covered(async_cache: AsyncSemanticCache, up
 async def test_an_asynchronous_transport_can_be_given(
     async_cache: AsyncSemanticCache, upstream: Upstream
 ) -> None:
-    transport = AsyncCachingTransport(httpx2.AsyncHTTPTransport(), async_cache)
-    async with openai.DefaultAsyncHttpx2Client(transport=transport) as http:
+    transport = AsyncCachingTransport(sdk_http.AsyncHTTPTransport(), async_cache)
+    async with DefaultAsyncClient(transport=transport) as http:
         client = AsyncOpenAI(api_key="k", base_url=upstream.url, http_client=http)
         assert content_of(await chat(client)) == content_of(await chat(client))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from openai_semcache.fields import Endpoint
 from openai_semcache.replay import pieces, replay
 from openai_semcache.responses import for_caller, response_of
 from openai_semcache.sse import DONE, frame
+from tests.integrations.openai.sdk_http import library as sdk_http
 
 
 def completion(message: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def completion(message: dict[str, Any] | None = None, **more: Any) -> dict[str, 
 def sdk_for(events: list[bytes]) -> OpenAI:
     """An SDK client whose upstream answers with these events."""
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=b"".join(events))
+    def answer(request: sdk_http.Request) -> sdk_http.Response:
+        return sdk_http.Response(200, headers={"content-type": "text/event-stream"}, content=b"".join(events))
 
-    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    http = sdk_http.Client(transport=sdk_http.MockTransport(answer))
     return OpenAI(api_key="k", base_url="http://upstream/v1", http_client=http, max_retries=0)
 
 

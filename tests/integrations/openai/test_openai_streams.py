@@ -9,7 +9,6 @@ import threading
 import time
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
@@ -18,6 +17,7 @@ from openai_semcache import Options, wrap_openai
 from semcache import AsyncSemanticCache, Policy, SemanticCache
 from semcache.matching import ThresholdMatcher
 from tests.integrations.openai.conftest import RESET, encoder
+from tests.integrations.openai.sdk_http import library as sdk_http
 from tests.upstream import DONE, Behaviour, Upstream
 
 MESSAGES: Any = [{"role": "user", "content": RESET}]
@@ -259,7 +259,7 @@ def test_a_cut_stream_is_not_stored(
     upstream.next(Behaviour(text=LONG.text, **behaviour))  # type: ignore[arg-type]
     try:
         streamed(client, endpoint)
-    except (httpx2.RemoteProtocolError, httpx2.ReadError, openai.APIConnectionError):
+    except (sdk_http.RemoteProtocolError, sdk_http.ReadError, openai.APIConnectionError):
         assert "cut_after" in behaviour
 
     assert stored(cache) == 0

@@ -10,31 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("semcache", "langchain_semcache", "openai_semcache")
-
-
-def _build(folder: Path, target: str, into: Path) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(into)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (made,) = into.glob("*.tar.gz" if target == "sdist" else "*.whl")
-    return made
-
-
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _build(ROOT, "sdist", tmp_path_factory.mktemp("sdist"))
-
-
-@pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the unpacked source archive, as an installer without wheels would."""
-    source = tmp_path_factory.mktemp("source")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(source, filter="data")
-    (folder,) = source.iterdir()
-    return _build(folder, "wheel", tmp_path_factory.mktemp("wheel"))
+from tests.packaging.installed import PACKAGES, ROOT
 
 
 def test_the_source_archive_has_what_its_tests_need(sdist: Path) -> None:
