@@ -159,6 +159,20 @@ def test_the_sample_becomes_questions_with_answers_and_groups() -> None:
     assert ask(CacheRequest(stream[0].prompt)) == stream[0].answer
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_at_most_seven_of_a_hundred_hits_of_the_demo_are_wrong(seed: int) -> None:
+    sample = load_sample()
+    stream = from_sample(traffic(sample, requests=600, seed=seed))
+    report = Report("the sample", measured=False)
+    with SemanticCache.open("memory://", policy=Policy(deadline=10.0)) as cache:
+        play(cache, stream, stored_answers(stream), report, model="stored-sample", groups=wordings(sample))
+
+    assert report.count("failed") == 0
+    assert report.count("semantic") >= 60
+    assert report.judged >= 300
+    assert len(report.wrong) / report.judged <= 0.07, [(e.prompt, e.other) for e in report.wrong_pairs()]
+
+
 def test_a_question_without_an_answer_needs_a_model() -> None:
     with pytest.raises(ConfigurationError, match="no stored answer; give --base-url"):
         stored_answers([Question("How?")])
