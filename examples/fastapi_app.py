@@ -2,7 +2,6 @@
 
 pip install 'llm-semcache[server]'
 uvicorn --app-dir examples fastapi_app:app          # with SEMCACHE_REDIS=redis://… for a shared cache
-
 curl -s localhost:8000/ask -H 'content-type: application/json' -d '{"question": "When do you open?"}'
 """
 
