@@ -159,7 +159,10 @@ class Flying(Refreshing):
         given: Given,
         hit: Hit,
     ) -> Answer:
-        if again is not None and (hit.stale or self.policy.refresh_ahead is not None):
+        share, left = self.policy.refresh_ahead, hit.ttl_left
+        if again is not None and (
+            hit.stale or (share is not None and left is not None and hit.age >= share * (hit.age + left))
+        ):
             self.refresh_behind(request, again, given, hit)
         return Answer(hit.response, hit)
 

@@ -102,6 +102,7 @@ class State:
     ) -> None:
         self.policy = policy
         self.trial = policy.mode != "serve"  # whether requests may be watched only
+        self.trial_key = object()  # under which a request remembers whether it is
         self.namespace = namespace
         self._make_matcher = matcher
         self._matcher: Matcher | None = None

@@ -22,13 +22,20 @@ class Watching(State):
 
     def watches(self, request: CacheRequest) -> bool:
         """Return whether a request is watched only; ask after `self.trial`."""
-        if self.policy.mode == "shadow":
-            return True
-        identity = self.identify(request)
-        if request.user is None and identity is None:
-            return True  # nothing is served before the namespace's secret is known
-        name = f"text:{identity.entry_id}" if request.user is None and identity else f"user:{request.user}"
-        return not trial.serves(self.namespace, name, self.policy.share)
+        known: bool | None = request._memo.get(self.trial_key)
+        if known is not None:
+            return known
+        watched = self.policy.mode == "shadow"
+        if not watched:
+            identity = self.identify(request)
+            if request.user is None and identity is None:
+                return True  # nothing is served before the namespace's secret is known
+            name = (
+                f"text:{identity.entry_id}" if request.user is None and identity else f"user:{request.user}"
+            )
+            watched = not trial.serves(self.namespace, name, self.policy.share)
+        request._memo[self.trial_key] = watched
+        return watched
 
     def watch(self, request: CacheRequest, decision: Decision) -> Decision:
         """Keep a hit back, and remember it for the comparison with the model's answer."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semcache import CacheRequest, ConfigurationError, Hit, OnlyIfCachedError, Policy, Response
-from semcache.encoders.alike import Alike
+from semcache.encoders.agreement import EmbeddingAgreement
 from semcache.metrics import Stats
 from semcache.testing import TableEncoder
 from semcache.trial import agreement, hit_rate, serves, tokens
@@ -193,19 +193,19 @@ def test_answers_may_agree_by_their_embeddings() -> None:
         {"yes": [1.0, 0.0], "yes indeed": [0.95, 0.312], "no": [0.0, 1.0], "": [0.0, 0.0]},
         over_window={"long"},
     )
-    alike = Alike(encoder, least=0.9)
+    alike = EmbeddingAgreement(encoder, least=0.9)
 
     assert alike("yes", "yes indeed")
     assert not alike("yes", "no")
     assert not alike("yes", "long")
     assert alike("long", "Long ")
     with pytest.raises(ConfigurationError, match="least"):
-        Alike(encoder, least=1.5)
+        EmbeddingAgreement(encoder, least=1.5)
 
 
 def test_a_measure_of_ones_own_compares_what_is_watched(make: Make) -> None:
     encoder = TableEncoder({"blue": [1.0, 0.0], "azure": [0.95, 0.312]})
-    cache = make(policy=Policy(deadline=5.0, mode="shadow", same_answer=Alike(encoder)))
+    cache = make(policy=Policy(deadline=5.0, mode="shadow", same_answer=EmbeddingAgreement(encoder)))
     model = Model("blue", "azure")
     cache.get_or_compute("q", model)
     cache.get_or_compute("q", model)

@@ -9,7 +9,7 @@ from semcache.freshness import same_answer
 from semcache.protocols import Encoder
 
 
-class Alike:
+class EmbeddingAgreement:
     """Says that two answers agree if their embeddings are near each other. Safe to call from many threads.
 
     It hears tone and topic better than facts: two answers that differ in one number are near each other. What
