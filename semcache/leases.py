@@ -118,11 +118,12 @@ class LeaseKeeper:
 
     def _wait(self) -> None:
         while not self._closed and not self._back:
+            # A lease that is taken meanwhile wakes nobody, so that a miss doesn't pay for it: it is due no earlier.
             now = time.monotonic()
-            first = min((lease.due for lease in self._held.values()), default=None)
-            if first is not None and first <= now:
+            first = min((lease.due for lease in self._held.values()), default=now + self.seconds / 3)
+            if first <= now:
                 return
-            self._changed.wait(None if first is None else first - now)
+            self._changed.wait(first - now)
 
     def _due(self) -> list[Lease]:
         now = time.monotonic()

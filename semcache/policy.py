@@ -14,6 +14,7 @@ from semcache.freshness import same_answer
 Durability = Literal["memory", "local", "replicas"]
 MAX_SECONDS: Final = 1e10  # 317 years; what is meant to last longer has no limit (None)
 MAX_WEIGHT: Final = 100.0
+LEAST_LEASE: Final = 0.1  # seconds
 MAX_WAIT: Final = 86400.0  # seconds that a caller can be made to wait
 
 
@@ -192,6 +193,11 @@ class Policy:
             _number(name, getattr(self, name), 0.0, MAX_SECONDS, none=name == "ttl")
         for name in ("deadline", "flight_timeout", "flight_lease"):
             _number(name, getattr(self, name), 0.0, MAX_WAIT)
+        if 0.0 < self.flight_lease < LEAST_LEASE:
+            raise ConfigurationError(
+                f"Policy.flight_lease is {self.flight_lease!r}, expected 0 or at least {LEAST_LEASE} s: it is extended "
+                "three times in its life"
+            )
         for name, most in (("kinds", MAX_SECONDS), ("feedback_weights", MAX_WEIGHT)):
             _numbers(name, getattr(self, name), most, none=name == "kinds")
         for name in ("guards", "store_tool_calls", "store_empty", "single_flight", "keep_requests"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from semcache import scope
@@ -74,6 +74,9 @@ class Given(NamedTuple):
     kind: str | None
 
 
+NOTHING_SAID: Final = Given((), None, None, None)
+
+
 def given(
     request: CacheRequest,
     *,
@@ -87,6 +90,8 @@ def given(
     Raises:
         InvalidRequestError: Something in it can't be meant.
     """
+    if not tags and ttl is confidence is None and kind is request.kind is request.subject is None:
+        return NOTHING_SAID
     check_confidence(confidence)
     check_seconds("ttl", ttl, none=True)
     for name in (kind, request.kind):

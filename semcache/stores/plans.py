@@ -352,7 +352,7 @@ class Plans:
             epoch, _, floor, generations, time_us, _ = self._read_generations(replies, claim.names)
             raised = max(floor, *generations.values(), 0)
             return Claimed(
-                _text(state), _text(holder), max(0, int(left)) / 1000, int(fence), epoch, time_us, raised
+                _text(state), _text(holder), max(0, int(left)) / 1e6, int(fence), epoch, time_us, raised
             )
 
         return Plan(commands, parse)

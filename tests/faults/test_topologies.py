@@ -13,7 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from semcache import CacheRequest, Hit, Miss, Policy, StoreUnavailableError
+from semcache import CacheRequest, Hit, Miss, Policy, Response, StoreUnavailableError
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
 from tests.facade import Facade, Loop, open_facade
@@ -37,7 +37,7 @@ def loop() -> Iterator[Loop]:
 
 
 def open_cache(kind: str, target: Any, loop: Loop, **options: Any) -> Facade:
-    policy = Policy(deadline=2.0, local_bound=0.0, breaker_failures=1000)
+    policy = Policy(deadline=2.0, local_bound=0.0, breaker_failures=1000, flight_lease=0.3)
     return open_facade(
         kind, target, loop, encoder=TableEncoder(TABLE, default=[-0.7, 0.714]), matcher=ThresholdMatcher(0.9),
         **{"policy": policy, **options},
@@ -68,6 +68,19 @@ def everything_works(cache: Facade) -> None:
     assert cache.invalidate(everything=True, dry_run=True).matched == 1
     assert cache.sweep().leader
     assert len(cache.versions()) == 1
+
+    def slow(request: CacheRequest) -> str:
+        time.sleep(0.25)  # its lease is extended meanwhile
+        return "an answer"
+
+    request = CacheRequest("plum", mode="exact")
+    assert cache.get_or_compute(request, slow).stored
+    assert cache.get_or_compute(request, slow).hit
+    assert (
+        cache.get_or_compute("fig", lambda request: Response("", error=True)).stored.outcome
+        == "error_response"
+    )
+    assert {"lease", "store_unavailable", "deadline"}.isdisjoint(cache.stats().failures)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

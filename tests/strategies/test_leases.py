@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -16,12 +17,14 @@ from typing import Any
 import pytest
 import redis
 
-from semcache import CacheRequest, Hit, Policy, Response, SemanticCache
+from semcache import AsyncSemanticCache, CacheRequest, Hit, Policy, Response, SemanticCache
+from semcache.stores._launch import find_binary
 from semcache.stores.connections import connect
 from semcache.stores.redis import RedisStore
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
 from tests.facade import Facade, open_facade
+from tests.servers import Server, running
 from tests.test_round_trips import Counting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -368,3 +371,99 @@ def test_a_miss_costs_one_round_trip_more_and_a_hit_none(redis_url: str, namespa
             counts[lease] = [after - before for before, after in pairwise(trips)]
 
     assert counts == {0.0: [2, 1], 5.0: [3, 1]}
+
+
+async def test_a_leader_that_is_cancelled_gives_its_lease_back(redis_url: str, namespace: str) -> None:
+    options: dict[str, Any] = {
+        "namespace": namespace, "policy": Policy(deadline=5.0), "encoder": TableEncoder({}, default=[1.0, 0.0]),
+        "matcher": ThresholdMatcher(0.9),
+    }  # fmt: skip
+    asked = asyncio.Event()
+
+    async def hangs(request: CacheRequest) -> str:
+        asked.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    async def answers(request: CacheRequest) -> str:
+        return "answer"
+
+    async with (
+        await AsyncSemanticCache.open(redis_url, **options) as one,
+        await AsyncSemanticCache.open(redis_url, **options) as other,
+    ):
+        first = asyncio.create_task(one.get_or_compute("q", hangs))
+        await asyncio.wait_for(asked.wait(), 10)
+        second = asyncio.create_task(other.get_or_compute("q", answers))
+        while not other._core.arrivals:
+            await asyncio.sleep(0.01)
+        started = time.monotonic()
+        first.cancel()
+        found = await asyncio.wait_for(second, 10)
+
+        assert found.text == "answer"
+        assert time.monotonic() - started < 3.0
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+
+def test_a_store_that_dies_lets_those_who_wait_go(tmp_path: Path, namespace: str) -> None:
+    with running(Server(find_binary(), tmp_path)) as (server,):
+        url = f"redis://127.0.0.1:{server.port}/0"
+        caches = [
+            SemanticCache.open(
+                url, namespace=namespace, policy=Policy(deadline=1.0), encoder=TableEncoder({}, default=[1.0, 0.0]),
+                matcher=ThresholdMatcher(0.9),
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+        model, quick = Model(), Model()
+        quick.let.set()
+        first = later(lambda: caches[0].get_or_compute("q", model))
+        assert model.asked.acquire(timeout=10)
+        second = later(lambda: caches[1].get_or_compute("q", quick))
+        until(lambda: caches[1]._core.arrivals)
+        server.kill()
+        found = second()
+        model.let.set()
+
+        assert found.text == "answer 1"
+        assert quick.calls == 1
+        assert first().text == "answer 1"
+        for cache in caches:
+            cache.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_fork_has_no_lease_and_can_take_one(redis_url: str, namespace: str) -> None:
+    with SemanticCache.open(
+        redis_url, namespace=namespace, policy=Policy(deadline=5.0), matcher=ThresholdMatcher(0.9),
+        encoder=TableEncoder({}, default=[1.0, 0.0]),
+    ) as cache:  # fmt: skip
+        cache.get_or_compute("parent", lambda request: "a")
+        child = os.fork()
+        if child == 0:
+            request = CacheRequest("child", mode="exact")
+            found = cache.get_or_compute(request, lambda request: "b")
+            again = cache.get_or_compute(request, lambda request: "c")
+            os._exit(0 if found.stored and again.hit else 1)
+        _, status = os.waitpid(child, 0)
+
+        assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_later_lease_is_extended_too(pair: Pair) -> None:
+    one, other = pair(flight_lease=0.3)
+    one.get_or_compute("warm up", lambda request: "a")
+    time.sleep(0.4)  # the thread that extends leases has nothing to do by now
+    model = Model()
+    first = later(lambda: one.get_or_compute(CacheRequest("q", mode="exact"), model))
+    assert model.asked.acquire(timeout=10)
+    second = later(lambda: other.get_or_compute(CacheRequest("q", mode="exact"), model))
+    until(lambda: waits(other))
+    time.sleep(1.0)
+    model.let.set()
+
+    assert first().stored
+    assert second().waited
+    assert model.calls == 1
