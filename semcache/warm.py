@@ -6,19 +6,22 @@ already is left alone, so a run that was broken off is resumed by starting it ag
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from semcache.cache import SemanticCache
+from semcache.cache import AsyncSemanticCache, SemanticCache
 from semcache.errors import ConfigurationError, UndecodableError
-from semcache.freshness import same_answer
+from semcache.freshness import own_tags, same_answer
 from semcache.refresh import Pace
 from semcache.requests import decode_request
-from semcache.types import CacheRequest, Entry, Hit, Response
+from semcache.steps import drive, drive_async
+from semcache.types import Answer, CacheRequest, Entry, Hit, Response, Stored
 
 CallModel = Callable[[CacheRequest], "Response | str"]
 
@@ -114,8 +117,7 @@ def warm(
         per_second: Most calls of the model a second; None for no limit.
         on_done: Called after each question, from the thread that asked it.
     """
-    if type(concurrency) is not int or concurrency < 1:
-        raise ConfigurationError(f"concurrency is {concurrency!r}, expected an int of 1 or more")
+    _check_concurrency(concurrency)
     pace = Pace(per_second)
 
     def one(request: CacheRequest) -> Warmed:
@@ -136,6 +138,55 @@ def _warm_one(cache: SemanticCache, request: CacheRequest, call_model: CallModel
         answer = cache.get_or_compute(replace(request, no_cache=True), call_model)
     except Exception as error:  # noqa: BLE001 - the model is the caller's; one failure doesn't end the run
         return Warmed(request, "failed", f"{type(error).__name__}: {error}")
+    return _answered(request, answer)
+
+
+async def warm_async(
+    cache: AsyncSemanticCache,
+    requests: Sequence[CacheRequest],
+    call_model: Callable[[CacheRequest], Response | str | Awaitable[Response | str]],
+    *,
+    concurrency: int = 4,
+    per_second: float | None = None,
+    on_done: Callable[[Warmed], None] | None = None,
+) -> list[Warmed]:
+    """Ask the model for whatever isn't stored yet, as `warm` does."""
+    _check_concurrency(concurrency)
+    pace, results = Pace(per_second), dict[int, Warmed]()
+    waiting = iter(enumerate(requests))
+
+    async def work() -> None:
+        for number, request in waiting:  # shared: each question is taken once
+            results[number] = await _warm_one_async(cache, request, call_model, pace)
+            if on_done is not None:
+                on_done(results[number])
+
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+    return [results[number] for number in range(len(requests))]
+
+
+async def _warm_one_async(
+    cache: AsyncSemanticCache,
+    request: CacheRequest,
+    call_model: Callable[[CacheRequest], Response | str | Awaitable[Response | str]],
+    pace: Pace,
+) -> Warmed:
+    if isinstance(await cache.lookup(replace(request, mode="exact")), Hit):
+        return Warmed(request, "there")
+    await asyncio.sleep(pace.wait())
+    try:
+        answer = await cache.get_or_compute(replace(request, no_cache=True), call_model)
+    except Exception as error:  # noqa: BLE001 - the model is the caller's; one failure doesn't end the run
+        return Warmed(request, "failed", f"{type(error).__name__}: {error}")
+    return _answered(request, answer)
+
+
+def _check_concurrency(concurrency: int) -> None:
+    if type(concurrency) is not int or concurrency < 1:
+        raise ConfigurationError(f"concurrency is {concurrency!r}, expected an int of 1 or more")
+
+
+def _answered(request: CacheRequest, answer: Answer) -> Warmed:
     if answer.stored:
         return Warmed(request, "warmed")
     return Warmed(request, "refused", answer.stored.outcome if answer.stored is not None else "")
@@ -168,25 +219,93 @@ def canary(
     return Canary(len(chosen), len(chosen) - len(changed), low, high, tuple(changed))
 
 
+async def canary_async(
+    questions: Sequence[tuple[Entry, CacheRequest]],
+    call_model: Callable[[CacheRequest], Response | str | Awaitable[Response | str]],
+    *,
+    sample: int = 30,
+    holds: Callable[[str, str], bool] = same_answer,
+    on_done: Callable[[], None] | None = None,
+) -> Canary:
+    """Answer a sample again under the new version, as `canary` does; a model that isn't asynchronous runs in a thread."""
+    answers: dict[int, Response | str] = {}
+    for _, request in _spread(questions, sample):
+        answers[id(request)] = await _called(call_model, request)
+    return canary(
+        questions, lambda request: answers[id(request)], sample=sample, holds=holds, on_done=on_done
+    )
+
+
 def carry_over(
     cache: SemanticCache,
     questions: Sequence[tuple[Entry, CacheRequest]],
     *,
     on_done: Callable[[Warmed], None] | None = None,
 ) -> list[Warmed]:
-    """Store the old answers under the new version, without asking the model: for answers that a canary found to hold."""
+    """Store the old answers under the new version, without asking the model: for answers that a canary found to hold.
+
+    What was withdrawn, invalidated, replaced or has expired since isn't carried over.
+
+    Raises:
+        StoreUnavailableError: The store doesn't answer.
+    """
     results = []
     for entry, request in questions:
         if isinstance(cache.lookup(replace(request, mode="exact")), Hit):
             result = Warmed(request, "there")
         else:
-            tags = [tag for tag in entry.tags if not tag.startswith("subject:")]
-            stored = cache.put(request, entry.response, tags=tags, ttl=entry.ttl, kind=entry.kind)
-            result = Warmed(request, "warmed" if stored else "refused", stored.outcome)
+            fence = drive(cache._core.standing(entry), cache._store)
+            stored = None
+            if fence is not None:
+                stored = cache.put(
+                    request, entry.response, fence=fence, tags=own_tags(entry), ttl=entry.ttl, kind=entry.kind
+                )
+            result = _carried(request, stored)
         results.append(result)
         if on_done is not None:
             on_done(result)
     return results
+
+
+async def carry_over_async(
+    cache: AsyncSemanticCache,
+    questions: Sequence[tuple[Entry, CacheRequest]],
+    *,
+    on_done: Callable[[Warmed], None] | None = None,
+) -> list[Warmed]:
+    """Store the old answers under the new version, as `carry_over` does."""
+    results = []
+    for entry, request in questions:
+        if isinstance(await cache.lookup(replace(request, mode="exact")), Hit):
+            result = Warmed(request, "there")
+        else:
+            fence = await drive_async(cache._core.standing(entry), cache._store)
+            stored = None
+            if fence is not None:
+                stored = await cache.put(
+                    request, entry.response, fence=fence, tags=own_tags(entry), ttl=entry.ttl, kind=entry.kind
+                )
+            result = _carried(request, stored)
+        results.append(result)
+        if on_done is not None:
+            on_done(result)
+    return results
+
+
+def _carried(request: CacheRequest, stored: Stored | None) -> Warmed:
+    if stored is None:
+        return Warmed(request, "refused", "the old answer isn't alive any more")
+    return Warmed(request, "warmed" if stored else "refused", stored.outcome)
+
+
+async def _called(
+    call_model: Callable[[CacheRequest], Response | str | Awaitable[Response | str]], request: CacheRequest
+) -> Response | str:
+    if inspect.iscoroutinefunction(call_model):
+        given: Response | str = await call_model(request)
+        return given
+    said = await asyncio.to_thread(call_model, request)
+    return await said if inspect.isawaitable(said) else said
 
 
 def _spread(

@@ -29,6 +29,7 @@ class World(RuleBasedStateMachine):
         self.store = MemoryStore(clock=lambda: self.now)
         self.caches = [self.make(), self.make()]
         self.alive: dict[tuple[str, str], dict[str, Any]] = {}
+        self.gone: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {}  # withdrawn, and could be restored
         self.texts = (f"answer {number}" for number in itertools.count())
         self.fences: list[Any] = []
 
@@ -52,6 +53,7 @@ class World(RuleBasedStateMachine):
         text = next(self.texts)
         if self.caches[who].put(self.request(prompt, tenant), text, tags=given_tags, ttl=ttl):
             lives = 7 * 86400.0 if ttl is None else ttl
+            self.gone = {i: (key, e) for i, (key, e) in self.gone.items() if key != (tenant, prompt)}
             self.alive[(tenant, prompt)] = {
                 "text": text,
                 "tags": given_tags,
@@ -72,17 +74,19 @@ class World(RuleBasedStateMachine):
     )
     def invalidate_a_tag(self, tag: str, tenant: str | None, who: int) -> None:
         self.caches[who].invalidate(tags={tag}, tenant=tenant)
-        self.alive = {
-            key: entry
-            for key, entry in self.alive.items()
-            if tag not in entry["tags"] or (tenant is not None and key[0] != tenant)
-        }
+
+        def stays(key: tuple[str, str], entry: dict[str, Any]) -> bool:
+            return tag not in entry["tags"] or (tenant is not None and key[0] != tenant)
+
+        self.alive = {key: entry for key, entry in self.alive.items() if stays(key, entry)}
+        self.gone = {i: (key, entry) for i, (key, entry) in self.gone.items() if stays(key, entry)}
         self.fences.clear()
 
     @rule(who=st.integers(0, 1))
     def invalidate_everything_and_put_late(self, who: int) -> None:
         self.caches[who].invalidate(everything=True)
         self.alive.clear()
+        self.gone.clear()
         for prompt, tenant, fence in self.fences:
             assert not self.caches[who].put(self.request(prompt, tenant), "late", fence=fence)
         self.fences.clear()
@@ -92,7 +96,19 @@ class World(RuleBasedStateMachine):
         found = self.caches[who].lookup(self.request(prompt, tenant))
         if isinstance(found, Hit):
             self.caches[who].invalidate(entry_ids=[found.entry_id])
-            self.alive.pop((tenant, found.prompt), None)
+            self.gone[found.entry_id] = ((tenant, found.prompt), self.alive.pop((tenant, found.prompt)))
+
+    @rule(who=st.integers(0, 1), prompt=prompts, tenant=tenants)
+    def restore(self, who: int, prompt: str, tenant: str) -> None:
+        """What was withdrawn comes back once, unless its tag or its time has ended it meanwhile."""
+        found = self.caches[who].lookup(self.request(prompt, tenant))
+        entry_id = found.entry_id if isinstance(found, Hit) else found.best_entry_id
+        if entry_id is not None:
+            key, entry = self.gone.pop(entry_id, (None, None))
+            restored = self.caches[who].restore(entry_id)
+            assert restored == (key is not None)
+            if key is not None and entry is not None:
+                self.alive[key] = {**entry, "raters": set()}
 
     @rule(prompt=prompts, tenant=tenants, rater=st.sampled_from("abc"), who=st.integers(0, 1))
     def reject(self, prompt: str, tenant: str, rater: str, who: int) -> None:
@@ -103,12 +119,13 @@ class World(RuleBasedStateMachine):
             result = self.caches[who].feedback(found.lookup_id, -1, rater=rater, about="answer")
             assert (result.action == "withdrawn") == (len(entry["raters"]) >= 2)
             if result.action == "withdrawn":
-                del self.alive[(tenant, prompt)]
+                self.gone[found.entry_id] = ((tenant, prompt), self.alive.pop((tenant, prompt)))
 
     @rule(seconds=st.sampled_from([1.0, 6.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.alive = {key: entry for key, entry in self.alive.items() if entry["until"] > self.now}
+        self.gone = {i: (key, entry) for i, (key, entry) in self.gone.items() if entry["until"] > self.now}
         for entry in self.alive.values():
             entry["raters"] = set(entry["raters"])
 

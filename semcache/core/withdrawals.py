@@ -8,7 +8,7 @@ from typing import Any
 from semcache import scope, secrets
 from semcache.core.selectors import Selection
 from semcache.core.state import WITHDRAWAL_TIMEOUT, State
-from semcache.decision import Clock
+from semcache.decision import Clock, liveness
 from semcache.errors import (
     InvalidRequestError,
     RateLimitedError,
@@ -22,6 +22,7 @@ from semcache.types import (
     About,
     Entry,
     FeedbackResult,
+    Fence,
     Invalidated,
 )
 from semcache.types import (
@@ -92,6 +93,26 @@ class Withdrawals(State):
         view: View = yield self._ask("read", (), names, embedding=None, timeout=SCAN_TIMEOUT)
         clock = Clock(view.epoch, view.time_us, view.floor_us, view.generations)
         return sum(selection.reaches(entry, clock) for entry in entries)
+
+    def standing(self, entry: Entry) -> Steps[Fence | None]:
+        """Return the fence under which a scanned entry's answer may be stored anew; None if it is no longer alive.
+
+        Args:
+            entry: With `obeys`, as scans give it.
+        """
+        view: View = yield self._ask(
+            "read", (entry.entry_id,), entry.obeys, embedding=None, timeout=WITHDRAWAL_TIMEOUT
+        )
+        (found,) = view.entries
+        clock = Clock(view.epoch, view.time_us, view.floor_us, view.generations)
+        if (
+            found is None
+            or found.revision != entry.revision
+            or liveness(found, clock, entry.obeys) is not None
+            or (found.ttl is not None and view.time_us / 1e6 - found.created_at >= found.ttl)
+        ):
+            return None
+        return Fence(view.epoch, view.time_us)
 
     def feedback(
         self,
