@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -188,3 +191,58 @@ def certificates(folder: Path) -> None:
         **quiet,
     )  # type: ignore[call-overload]  # fmt: skip
     shutil.copy(folder / "server.crt", folder / "ca.crt")
+
+
+class TlsFront:
+    """Terminates TLS on loopback in front of a server without it, as a load balancer or stunnel does."""
+
+    def __init__(self, folder: Path, target: int) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "server.crt", folder / "server.key")
+        self._context, self._target = context, target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                raw, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._meet, args=(raw,), daemon=True).start()
+
+    def _meet(self, raw: socket.socket) -> None:
+        self._open.add(raw)
+        raw.settimeout(10.0)
+        try:
+            inner = self._context.wrap_socket(raw, server_side=True)
+        except OSError:  # a client that doesn't trust us
+            raw.close()
+            return
+        outer = socket.create_connection(("127.0.0.1", self._target))
+        self._open |= {inner, outer}
+        inner.settimeout(0.01)  # one thread for both directions: an SSL object isn't for two
+        with contextlib.suppress(OSError), inner, outer:
+            while True:
+                if inner.pending() or select.select([inner, outer], [], [], 1.0)[0]:
+                    with contextlib.suppress(TimeoutError):
+                        data = inner.recv(1 << 16)
+                        if not data:
+                            return
+                        outer.sendall(data)
+                if select.select([outer], [], [], 0.0)[0]:
+                    data = outer.recv(1 << 16)
+                    if not data:
+                        return
+                    inner.settimeout(10.0)
+                    inner.sendall(data)
+                    inner.settimeout(0.01)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for one in self._open:
+            with contextlib.suppress(OSError):
+                one.close()

@@ -112,3 +112,31 @@ def test_the_matrix_pins_what_is_declared_and_runs_tests_that_exist() -> None:
     assert {"redis", "langchain-core", "openai"} <= {
         name for dependency in version_matrix.MATRIX for name in dependency.pinned
     }
+
+
+def _install_redis(tmp_path: Path, apt_get: str) -> subprocess.CompletedProcess[str]:
+    """Run the script where nothing but apt-get, as given, and the shell's own tools are found."""
+    for name, body in {"id": "echo 0", "apt-get": apt_get, "timeout": 'shift; exec "$@"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    return subprocess.run(
+        ["/bin/sh", str(TOOLS / "install_old_redis.sh")],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path)},
+    )
+
+
+def test_integration_goes_on_without_redis_where_it_cant_be_installed(tmp_path: Path) -> None:
+    failed = _install_redis(tmp_path, "exit 100")
+    installed = _install_redis(tmp_path, f'echo "$@" >> {tmp_path}/asked')
+
+    assert (failed.returncode, installed.returncode) == (0, 0)
+    assert "couldn't be installed" in failed.stderr
+    assert installed.stderr == ""
+    assert (
+        (tmp_path / "asked")
+        .read_text()
+        .splitlines()[-1]
+        .endswith("install -y --no-install-recommends redis-server")
+    )

@@ -263,14 +263,15 @@ def _judge_hit(known: _Known, event: Event, bound: float) -> Violation | None:
         ttl is not None
         and put.result is not None
         and put.result["outcome"] in ACKNOWLEDGED
-        and restored < put.call
         and event.call > _ended(put) + ttl + SKEW
     ):
         return Violation("expired", event, put)
     fenced = put.args["fenced"]
-    since = max(put.end if fenced is None else fenced, restored)
+    born = put.end if fenced is None else fenced
     for key in reach_of(put, entry_ids):
         if key in known.done:
+            # Restoring lifts what was said of the entry by name, and nothing else.
+            since = max(born, restored) if key[0] == "id" else born
             because = known.done[key].between(since, event.call - bound)
             if because is not None:
                 return Violation("withdrawn", event, because)

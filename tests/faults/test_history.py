@@ -96,6 +96,8 @@ def test_a_restored_answer_may_be_served_until_it_is_withdrawn_again() -> None:
 
     assert kinds(put(1.0, 1.1), first, restored, served(4.0), second, served(6.0)) == []
     assert kinds(put(1.0, 1.1), first, restored, second, served(6.2)) == ["withdrawn"]
+    by_tag = event("invalidate", 2.0, 2.1, TAG, {})
+    assert kinds(put(1.0, 1.1), by_tag, restored, served(4.2)) == ["withdrawn"]
 
 
 def test_expired_foreign_and_invented_answers_are_wrong() -> None:
