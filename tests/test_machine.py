@@ -32,7 +32,7 @@ class World(RuleBasedStateMachine):
         self.caches = [self.make(), self.make()]
         self.alive: dict[tuple[str, str], dict[str, Any]] = {}
         self.gone: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {}  # withdrawn, and could be restored
-        self.ended: set[str] = set()  # withdrawn, and ended by a tag or by time since
+        self.ended: dict[str, tuple[str, str]] = {}  # withdrawn, and ended by a tag or by time since
         self.texts = (f"answer {number}" for number in itertools.count())
         self.fences: list[Any] = []
 
@@ -117,13 +117,13 @@ class World(RuleBasedStateMachine):
     def end(self, ended: Callable[[tuple[str, str], dict[str, Any]], bool]) -> None:
         """Note which of the withdrawn entries can't be restored any more."""
         for entry_id in [i for i, (key, entry) in self.gone.items() if ended(key, entry)]:
-            del self.gone[entry_id]
-            self.ended.add(entry_id)
+            self.ended[entry_id] = self.gone.pop(entry_id)[0]
 
     @rule(who=st.integers(0, 1), place=places)
     def restore(self, who: int, place: int) -> None:
         """What was withdrawn comes back once, unless its tag or its time has ended it meanwhile."""
-        known = sorted({*self.gone, *self.ended})
+        names = {entry_id: key for entry_id, (key, _) in self.gone.items()} | self.ended
+        known = sorted(names, key=lambda entry_id: names[entry_id])  # by name: ids differ from run to run
         if known:
             entry_id = known[place % len(known)]
             key, entry = self.gone.pop(entry_id, (None, None))
