@@ -31,7 +31,7 @@ from semcache.core.selectors import select
 from semcache.errors import ConfigurationError
 from semcache.flights import Lead
 from semcache.matching import default_matcher
-from semcache.metrics import Stats
+from semcache.metrics import Stats, by_tier
 from semcache.policy import Policy
 from semcache.protocols import (
     AsyncStore,
@@ -207,6 +207,8 @@ class _Base:
         core = self._core
         index = core.index
         scopes = index.scopes() if index else []
+        core.count_uses()
+        latencies = core.metrics.latencies()
         return Stats(
             hits=core.metrics.counts("hits"),
             tiers=core.metrics.counts("tiers"),
@@ -218,7 +220,9 @@ class _Base:
             feedback=core.metrics.counts("feedback"),
             refreshes=core.metrics.counts("refreshes"),
             shadow=core.metrics.counts("shadow"),
-            latency_ms=core.metrics.latencies(),
+            latency_ms={what: times for what, times in latencies.items() if not what.endswith(" tier")},
+            tiers_ms=by_tier(latencies),
+            worth=core.worth(),
             scopes=len(scopes),
             rows=sum(index.count(s) for s in scopes) if index else 0,
             index_bytes=index.memory_bytes() if index else 0,

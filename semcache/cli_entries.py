@@ -65,18 +65,30 @@ def stats(
     Hits and misses are counted by each process that serves; ask it, not this command.
     """
     from semcache.census import count
-    from semcache.hotkeys import decode_reports, merged
+    from semcache.hotkeys import decode_counts, decode_reports, merged
+    from semcache.worth import from_counts, summed
 
     with opened_store(redis, namespace, data_dir) as store:
         server = dict(store.info(timeout=5.0))
         with counting("counting entries") as watch:
             census = count(store, watch=watch)
         shadow = store.tally({}, timeout=5.0)
-        reports = decode_reports(store.report_hot("", "", timeout=5.0), time.time())
-        hot = merged(reports.values(), 10)
+        reports = store.report_hot("", "", timeout=5.0)
+        counted = decode_counts(reports, time.time())
+        worth = summed(from_counts(counts) for counts in counted.values())
+        hot = merged(decode_reports(reports, time.time()).values(), 10)
         asked = store.get_many([key.entry_id for key in hot], timeout=5.0)
     if json_:
-        print_json({"namespace": namespace, **plain(census), "shadow": shadow, "hot": hot, "server": server})
+        print_json(
+            {
+                "namespace": namespace,
+                **plain(census),
+                "shadow": shadow,
+                "hot": hot,
+                "worth": worth,
+                "server": server,
+            }
+        )
         return
     out = console()
     out.print(f"namespace   {shown(namespace)}")
@@ -93,13 +105,31 @@ def stats(
         out.print(
             f"budget      {int(server['budget_entries']):,} entries, {used}; {int(server['budget_evicted']):,} evicted so far"
         )
+    if worth.attempted:
+        mean = f", {worth.mean_ms:,.1f} ms a request on the mean" if worth.mean_ms is not None else ""
+        wrong = (
+            "not judged"
+            if worth.wrong_share is None
+            else f"{worth.wrong_share:.1%} of the verdicts said wrong"
+        )
+        out.print(
+            f"served      {worth.hit_rate:.1%} of {worth.attempted:,.0f} lookups in {len(counted)} processes{mean}; effective"
+            f" hit rate {worth.effective_hit_rate:.1%} ({worth.fresh_share:.1%} of the hits fresh, {wrong})"
+        )
+        money = f", ${worth.usd:,.2f}" if worth.usd else ""
+        out.print(
+            f"saved       {worth.tokens:,.0f} tokens, {worth.saved_ms / 3.6e6:,.2f} h of the model{money}"
+        )
     for key, entry in zip(hot, asked, strict=True):
         name = key.entry_id if entry is None else entry.prompt
         out.print(f"hot         {key.per_second:>9,.1f} a second, {key.growth:.1f}x  {shown(name, 60)}")
     if shadow:
         out.print(f"shadow      {watched(shadow)}")
+    cpu = sum(float(server.get(name, 0)) for name in ("used_cpu_user", "used_cpu_sys"))
     out.print(
-        f"server      {server_name(server)}, {size(float(server.get('used_memory', 0)))} used by all that is on it"
+        f"server      {server_name(server)}, {size(float(server.get('used_memory', 0)))} used by all that is on it, "
+        f"{cpu:,.1f} s of CPU in {ago(float(server.get('uptime_in_seconds', 0)))}, "
+        f"{int(float(server.get('evicted_keys', 0))):,} keys evicted by itself"
     )
 
 

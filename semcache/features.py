@@ -64,6 +64,13 @@ class _Base:
                 position = "$"
                 self._stop.wait(_PAUSE)
 
+    def _end(self) -> None:
+        """Let the listening thread end, then release what it used."""
+        if self._thread is not None and self._pid == os.getpid():
+            self._thread.join(_BLOCK + 1.0)
+        self._opened.background.close()
+        self._opened.close()
+
     @property
     def failures(self) -> int:
         """Reads that the store didn't answer, and that were taken for misses."""
@@ -202,8 +209,7 @@ class FeatureCache(_Base):
         """Release threads and connections."""
         self._stop.set()
         self._opened.store.close()
-        self._opened.background.close()
-        self._opened.close()
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -305,11 +311,7 @@ class AsyncFeatureCache(_Base):
 
         self._stop.set()
         await self._opened.store.close()
-        await asyncio.to_thread(self._close_rest)
-
-    def _close_rest(self) -> None:
-        self._opened.background.close()
-        self._opened.close()
+        await asyncio.to_thread(self._end)
 
     async def __aenter__(self) -> Self:
         return self

@@ -144,13 +144,25 @@ def merged(reports: Iterable[Sequence[HotKey]], most: int) -> list[HotKey]:
     ]
 
 
-def encode_report(keys: Sequence[HotKey], now: float) -> str:
+def encode_report(keys: Sequence[HotKey], now: float, counts: Mapping[str, float] | None = None) -> str:
     """Return a report of one process as JSON.
 
     Args:
         now: The store's clock, seconds since the Unix epoch.
+        counts: What the process has counted, see `worth`.
     """
-    return json.dumps({"at": now, "top": [[k.entry_id, k.per_second, k.growth, k.error] for k in keys]})
+    top = [[k.entry_id, k.per_second, k.growth, k.error] for k in keys]
+    return json.dumps({"at": now, "top": top, "counts": dict(counts or {})})
+
+
+def decode_counts(reports: Mapping[str, str], now: float) -> dict[str, Mapping[str, object]]:
+    """Read what processes that have reported lately have counted."""
+    found: dict[str, Mapping[str, object]] = {}
+    for holder in decode_reports(reports, now):
+        counts = json.loads(reports[holder]).get("counts")
+        if isinstance(counts, dict):
+            found[holder] = counts
+    return found
 
 
 def decode_reports(reports: Mapping[str, str], now: float) -> dict[str, list[HotKey]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from semcache import trial
 from semcache.hotkeys import HotKey
 from semcache.protocols import Reembedding
+from semcache.worth import Worth
 
 _KEPT = 4096
 
@@ -39,6 +40,8 @@ class Stats:
         hot: What is asked for most, over all processes, hottest first.
         reembedding: How far embedding stored prompts again with this encoder has come, in whichever process does
             it; None if that isn't known.
+        tiers_ms: Percentiles of hits by tier, milliseconds, over the last 4,096 each.
+        worth: What serving was worth: effective hit rate, freshness, mean latency, tokens, time and money saved.
         server: Facts about the store's server, empty if it wasn't reached.
     """
 
@@ -61,6 +64,8 @@ class Stats:
     encoder: str = ""
     hot: Sequence[HotKey] = ()
     reembedding: Reembedding | None = None
+    tiers_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    worth: Worth = Worth()  # noqa: RUF009 - frozen
     server: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -87,6 +92,12 @@ class Stats:
         return trial.agreement(self.shadow)
 
 
+def by_tier(latencies: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
+    """Return the percentiles of hits by tier."""
+    named = {what.removesuffix(" tier"): times for what, times in latencies.items() if what.endswith(" tier")}
+    return {"local": latencies["local hit"], **named} if "local hit" in latencies else named
+
+
 class Metrics:
     """Counts. Safe to use from many threads."""
 
@@ -106,13 +117,17 @@ class Metrics:
             counts = self._counts
             counts["hits", match] += 1
             counts["tiers", tier] += 1
-            self._took("local hit" if tier == "local" else match + " hit", seconds)
+            if tier == "local":
+                self._took("local hit", seconds)
+            else:
+                self._took(match + " hit", seconds)
+                self._took(tier + " tier", seconds)
 
     def miss(self, reason: str, seconds: float) -> None:
         """Count a miss."""
         with self._lock:
             self._counts["misses", reason] += 1
-            self._took("miss", seconds)
+            self._took("bypass" if reason.startswith("bypass:") else "miss", seconds)
 
     def took(self, what: str, seconds: float) -> None:
         """Note how long something took."""
@@ -129,6 +144,11 @@ class Metrics:
         """Return a counter by label."""
         with self._lock:
             return {label: number for (name, label), number in self._counts.items() if name == what}
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of the last 4,096 times of each thing that was done, in milliseconds."""
+        with self._lock:
+            return {what: 1000 * sum(times) / len(times) for what, times in self._times.items() if times}
 
     def latencies(self) -> dict[str, dict[str, float]]:
         """Return percentiles in milliseconds."""

@@ -94,6 +94,7 @@ class Policy:
         hot_rate: Hits a second, over all processes, from which an entry is hot: its local copy isn't dropped for others.
         hot_copies: Copies of a hot entry's response over the nodes of a Redis Cluster, from which it is read; its state
             is read where it lies all the same. 0 for none.
+        usd_in, usd_out: US dollars per million tokens read and written, for `stats().worth.usd`; None if not known.
         single_flight: Whether concurrent callers with the same request share one call to the model.
         refresh_ahead: Share of its ttl, in [0, 1), past which a hit may have an entry answered again in the background, so
             that what is read often never expires; None for never. See `freshness.due`.
@@ -163,6 +164,8 @@ class Policy:
     budget_entries: int | None = None
     budget_bytes: int | None = None
     eviction: Eviction = "lfu"
+    usd_in: float | None = None
+    usd_out: float | None = None
     hot_keys: int = 32
     hot_rate: float = 100.0
     hot_copies: int = 0
@@ -238,6 +241,8 @@ class Policy:
         ):
             _whole(name, getattr(self, name), least, none=True)
         _choice("mode", self.mode, ("serve", "shadow", "split"))
+        _number("usd_in", self.usd_in, 0.0, math.inf, none=True)
+        _number("usd_out", self.usd_out, 0.0, math.inf, none=True)
         _choice("eviction", self.eviction, EVICTIONS)
         _choice("durability", self.durability, ("memory", "local", "replicas"))
         _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))

@@ -181,6 +181,7 @@ class Flying(Refreshing):
         if response.latency_ms is None:
             response = replace(response, latency_ms=round(seconds * 1000, 3))
         self.metrics.took("model", seconds)
+        self.metrics.count("calls", "model")
         if decision.fence is None and decision.reason in FAILURES:
             # Without a fence it can't be told what was invalidated while the model was thinking.
             outcome = decision.reason if decision.reason in STORE_OUTCOMES else "store_unavailable"

@@ -66,8 +66,7 @@ class Lookups(Rows):
             return None
         hit = self._hit(request, identity, Verdict(Candidate(entry, 1.0), None), "exact", now, "local", None)
         self.metrics.hit("exact", "local", self.clock() - started)
-        if self.usage is not None:
-            self.usage.note(hit.entry_id)
+        self.usage.note(hit.entry_id, entry.response)
         return hit
 
     def lookup(self, request: CacheRequest) -> Steps[Decision]:
@@ -82,8 +81,9 @@ class Lookups(Rows):
     def _count(self, decision: Decision, seconds: float) -> None:
         if isinstance(decision, Hit):
             self.metrics.hit(decision.match, decision.tier, seconds)
-            if self.usage is not None:
-                self.usage.note(decision.entry_id)
+            self.usage.note(decision.entry_id, decision.response)
+            if decision.stale:
+                self.metrics.count("stale", "stale")
         else:
             self.metrics.miss(decision.reason, seconds)
 

@@ -133,7 +133,8 @@ class State:
         self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
         limited = policy.budget_entries is not None or policy.budget_bytes is not None
         self.budget = Budget(policy.budget_entries, policy.budget_bytes, policy.eviction) if limited else None
-        self.usage = Usage() if limited or policy.hot_keys else None
+        self.usage = Usage()
+        self.saved = (0.0, 0.0, 0.0)  # tokens, milliseconds and US dollars that hits have saved
         self.untold: list[tuple[str, int]] = []  # uses that the budget's accounts haven't been told of
         self.hot = HotKeys(self.clock())
         self.holder = os.urandom(8).hex()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from semcache.core.state import State
 from semcache.hotkeys import HotKey, decode_reports, encode_report, merged
 from semcache.steps import Steps
+from semcache.worth import Worth, as_counts, cost_of
 
 MAX_UNTOLD = 10_000
 REPORT_EVERY = 5.0  # seconds between two reports of what is hot
@@ -23,19 +24,25 @@ class Uses(State):
         return told
 
     def count_uses(self) -> None:
-        """Bring the sketch of hot entries up to date."""
-        if self.usage is None:
-            return
+        """Bring the sketch of hot entries up to date, and what was saved."""
+        policy = self.policy
         with self.lock:
-            uses = self.usage.take()
-            self.hot.add(uses, self.clock())
+            used = self.usage.take()
+            tokens, ms, usd = self.saved
+            for one in used:
+                each = cost_of(one.response, policy.usd_in, policy.usd_out)
+                tokens += each[0] * one.uses
+                ms += each[1] * one.uses
+                usd += each[2] * one.uses
+            self.saved = (tokens, ms, usd)
+            uses = [(one.entry_id, one.uses) for one in used]
+            if policy.hot_keys:
+                self.hot.add(uses, self.clock())
             if self.budget is not None:
                 self.untold = [*self.untold, *uses][-MAX_UNTOLD:]
 
     def note_uses(self) -> Steps[None]:
         """Tell the store which entries were served: for the budget's accounts, and what is hot in all processes."""
-        if self.usage is None:
-            return
         uses = self.take_uses()
         if uses and self.budget is not None:
             yield self._ask("note_uses", uses, self.budget, timeout=1.0)
@@ -44,11 +51,39 @@ class Uses(State):
             self.told_hot = self.clock()
             with self.lock:
                 mine = self.hot.top(policy.hot_keys, self.clock())
-            if not mine and not self.local.pinned:
+            counts = as_counts(self.worth())
+            if not mine and not counts and not self.local.pinned:
                 return
-            report = encode_report(mine, self.server_now())
+            report = encode_report(mine, self.server_now(), counts)
             reports = yield self._ask("report_hot", self.holder, report, timeout=1.0)
             self.learn_hot(mine, reports)
+
+    def worth(self) -> Worth:
+        """Return what serving was worth, in this process."""
+        metrics = self.metrics
+        hits, misses = metrics.counts("hits"), metrics.counts("misses")
+        verdicts, watched = metrics.counts("verdicts"), metrics.counts("shadow").get("misses", 0)
+        tokens, saved_ms, usd = self.saved
+        served = sum(hits.values())
+        missed = sum(n for reason, n in misses.items() if not reason.startswith("bypass:")) - watched
+        means = metrics.means()
+        local = metrics.counts("tiers").get("local", 0)
+        by_what = {"local": local, "exact": hits.get("exact", 0) - local, "semantic": hits.get("semantic", 0)}
+        calls = metrics.counts("calls").get("model", 0)
+        return Worth(
+            hits=served,
+            attempted=served + max(0, missed),
+            stale=sum(metrics.counts("stale").values()),
+            right=verdicts.get("right", 0),
+            wrong=verdicts.get("wrong", 0),
+            hit_ms=sum(number * means.get(f"{what} hit", 0.0) for what, number in by_what.items()),
+            miss_ms=max(0, missed) * means.get("miss", 0.0),
+            calls=calls,
+            model_ms=calls * means.get("model", 0.0),
+            tokens=tokens,
+            saved_ms=saved_ms,
+            usd=usd,
+        )
 
     def learn_hot(self, mine: Sequence[HotKey], reports: Mapping[str, str]) -> list[HotKey]:
         """Take over what is hot in all processes: it is pinned here, and read from copies where there are any."""

@@ -175,6 +175,8 @@ class Withdrawals(State):
             with self.lock:
                 self.limited[principal] = self.clock() + policy.feedback_rate_window
         self.metrics.count("feedback", result.action)
+        if verdict:
+            self.metrics.count("verdicts", "right" if verdict > 0 else "wrong")
         return result
 
     def _check_rate(self, principal: str) -> None:

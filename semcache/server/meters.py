@@ -9,6 +9,20 @@ from semcache.metrics import Stats
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
+_HOT = 10
+_WORTH = {
+    "effective_hit_ratio": "Hits that weren't stale, less those estimated wrong, per attempted lookup.",
+    "fresh_ratio": "Share of the hits that were inside their ttl.",
+    "mean_seconds": "Mean seconds of a lookup, and of the model where it had to be called.",
+}
+_STORE = {
+    "memory_bytes": ("Memory of the store's server.", ("used_memory",)),
+    "cpu_seconds": ("CPU of the store's server, user and system.", ("used_cpu_user", "used_cpu_sys")),
+    "evicted_keys": ("Keys that the store's server evicted by itself.", ("evicted_keys",)),
+    "entries": ("Entries of the namespace, where it has a budget.", ("budget_entries",)),
+    "entry_bytes": ("Bytes of the namespace's entries, where it has a budget.", ("budget_bytes",)),
+}
+
 
 class Meters:
     """The metrics of one process; with several workers, prometheus_client adds them up over its folder."""
@@ -60,6 +74,26 @@ class Meters:
             "semcache_shadow", "What was watched and not served: hits, misses, agreement, tokens and milliseconds.",
             ("what",), registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
+        self._worth = {
+            name: Gauge(f"semcache_{name}", text, registry=registry, multiprocess_mode="livemostrecent")
+            for name, text in _WORTH.items()
+        }
+        self._tiers = Gauge(
+            "semcache_tier_seconds", "Seconds of the cache's hits by tier.", ("tier", "quantile"), registry=registry,
+            multiprocess_mode="livemax",
+        )  # fmt: skip
+        self._evictions = Gauge(
+            "semcache_evictions", "Entries evicted by this budget.", ("budget",), registry=registry,
+            multiprocess_mode="livesum",
+        )  # fmt: skip
+        self._store = {
+            name: Gauge(f"semcache_store_{name}", text, registry=registry, multiprocess_mode="livemax")
+            for name, (text, _) in _STORE.items()
+        }
+        self._hot = Gauge(
+            "semcache_hot_per_second", "Hits a second of the hottest entries, by place.", ("place",), registry=registry,
+            multiprocess_mode="livemax",
+        )  # fmt: skip
         self._children: dict[tuple[str, ...], tuple[Any, Any]] = {}
 
     def answered(self, endpoint: str, status: str, match: str, reason: str, seconds: float) -> None:
@@ -95,6 +129,23 @@ class Meters:
         """Count a call that upstream didn't answer."""
         self._upstream.labels(kind).inc()
 
+    def _set_worth(self, stats: Stats) -> None:
+        worth = stats.worth
+        self._worth["effective_hit_ratio"].set(worth.effective_hit_rate)
+        self._worth["fresh_ratio"].set(worth.fresh_share)
+        self._worth["mean_seconds"].set((worth.mean_ms or 0.0) / 1000)
+        for tier, times in stats.tiers_ms.items():
+            for quantile, milliseconds in times.items():
+                self._tiers.labels(tier, f"0.{quantile[1:]}").set(milliseconds / 1000)
+        for budget, number in stats.evictions.items():
+            self._evictions.labels(budget).set(number)
+        for name, (_, facts) in _STORE.items():
+            if any(fact in stats.server for fact in facts):
+                self._store[name].set(sum(float(stats.server.get(fact, 0)) for fact in facts))
+        for place in range(_HOT):
+            rate = stats.hot[place].per_second if place < len(stats.hot) else 0.0
+            self._hot.labels(str(place + 1)).set(rate)
+
     def render(self, stats: Stats) -> bytes:
         """Return all metrics as text."""
         from prometheus_client import CollectorRegistry, generate_latest
@@ -106,6 +157,7 @@ class Meters:
             self._failures.labels(kind).set(number)
         for what, number in stats.shadow.items():
             self._shadow.labels(what).set(number)
+        self._set_worth(stats)
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
         everybody = CollectorRegistry()

@@ -113,7 +113,9 @@ class Service:
         """Return this process's counters."""
         stats = await self.cache.stats()
         return {**dataclasses.asdict(stats), "hit_rate": stats.hit_rate, "requests": stats.requests,
-                "shadow_hit_rate": stats.shadow_hit_rate, "agreement": stats.agreement}  # fmt: skip
+                "shadow_hit_rate": stats.shadow_hit_rate, "agreement": stats.agreement,
+                "effective_hit_rate": stats.worth.effective_hit_rate, "fresh_share": stats.worth.fresh_share,
+                "wrong_share": stats.worth.wrong_share, "mean_ms": stats.worth.mean_ms}  # fmt: skip
 
     async def _share(self) -> None:
         while True:

@@ -130,6 +130,12 @@ def test_metrics_have_labels_of_closed_lists_only(served: Served) -> None:
     assert hit in text
     assert "semcache_tokens_saved_total 13.0" in text
     assert "private" not in text
+    for line in (
+        "semcache_effective_hit_ratio 0.5", "semcache_fresh_ratio 1.0", 'semcache_hot_per_second{place="1"}',
+        'semcache_tier_seconds{quantile="0.95",tier="store"}', "semcache_store_memory_bytes", "semcache_store_cpu_seconds",
+        "semcache_mean_seconds",
+    ):  # fmt: skip
+        assert line in text
 
 
 def test_money_saved_is_counted_at_the_configured_prices(stub: Upstream) -> None:

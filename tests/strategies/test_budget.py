@@ -296,7 +296,7 @@ def test_a_cluster_stays_within_it(tmp_path: Path, namespace: str) -> None:
         stop, peak = threading.Event(), [0]
 
         def count() -> None:
-            clients = [redis.Redis(port=node.port) for node in nodes]
+            clients = [node.client() for node in nodes]
             while not stop.is_set():
                 sizes = [c.eval(COUNT, 0, Keys(namespace).prefix + "entry:*")[0] for c in clients]
                 peak[0] = max(peak[0], sum(sizes))
@@ -315,9 +315,7 @@ def test_a_cluster_stays_within_it(tmp_path: Path, namespace: str) -> None:
         watcher.join()
 
         assert sum(found.get("stored", 0) for found in outcomes) > 100, outcomes
-        held_now = [
-            list(redis.Redis(port=n.port).scan_iter(match=f"semcache:{namespace}:entry:*")) for n in nodes
-        ]
+        held_now = [list(n.client().scan_iter(match=f"semcache:{namespace}:entry:*")) for n in nodes]
         assert 50 <= sum(map(len, held_now)) <= 60
         assert all(held_now)
         assert peak[0] <= 60 + 2  # nodes are counted one after the other
