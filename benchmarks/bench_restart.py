@@ -1,6 +1,6 @@
 """How long does a process take to find by meaning: from a snapshot, and from Redis?
 
-    python benchmarks/bench_restart.py [--entries 100000] [--dim 512] [--runs 3] [--json]
+    python benchmarks/bench_restart.py [--entries 100000] [--dim 512] [--runs 3] [--keep FOLDER] [--json]
 
 All entries lie in one scope of an embedded server on this machine. Each start is a process of its own, and is
 timed from opening the cache to the first semantic hit, and on to the moment when all rows lie in a graph
@@ -91,7 +91,7 @@ def start(url: str, entries: int, dim: int, folder: Path | None, *, build: bool)
     if build or folder is not None:
         assert index.settle(600)
         figures["graph_s"] = round(time.perf_counter() - started, 2)
-    assert cache.stats().rows == entries
+    assert cache.stats().rows >= entries  # a row that is being moved may count twice
     if build:
         assert cache._core.snapshots is not None
         follower = cache._follower
@@ -134,28 +134,32 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--keep", type=Path, help="keep server and snapshot here, and use what is here")
     parser.add_argument("--start", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--build", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.start:
         start(given.start, given.entries, given.dim, given.folder, build=given.build)
-    with tempfile.TemporaryDirectory(prefix="semcache-bench-") as place:
-        folder = Path(place) / "snapshots"
-        with EmbeddedServer.open(Path(place) / "data") as server:
-            filled = fill(server.url, given.entries, given.dim)
-            redis = [timed(server.url, given, folder, build=True)]
+    with tempfile.TemporaryDirectory(prefix="semcache-bench-") as made:
+        place = given.keep or Path(made)
+        folder = place / "snapshots"
+        with EmbeddedServer.open(place / "data") as server:
+            built = None
+            if not folder.exists():
+                filled = fill(server.url, given.entries, given.dim)
+                print(f"stored {given.entries:,} entries in {filled:.0f} s", file=sys.stderr)
+                built = timed(server.url, given, folder, build=True)
             size = sum(path.stat().st_size for path in folder.iterdir())
-            redis += [timed(server.url, given, None) for _ in range(given.runs - 1)]
+            redis = [timed(server.url, given, None) for _ in range(given.runs)]
             snapshot = [timed(server.url, given, folder) for _ in range(given.runs)]
     ratio = median(run["first_hit_s"] for run in redis) / median(run["first_hit_s"] for run in snapshot)
-    graph = redis[0]["graph_s"] / median(run["graph_s"] for run in snapshot)
     report = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "load": os.getloadavg()[0],
-        "entries": given.entries, "dim": given.dim, "filling_s": round(filled, 1), "snapshot_mb": round(size / 1e6, 1),
-        "from_redis": redis, "from_snapshot": snapshot,
-        "times_faster_to_first_hit": round(ratio, 1), "times_faster_to_graph": round(graph, 1),
+        "entries": given.entries, "dim": given.dim, "snapshot_mb": round(size / 1e6, 1),
+        "from_redis_to_graph": built, "from_redis": redis, "from_snapshot": snapshot,
+        "times_faster_to_first_hit": round(ratio, 1),
     }  # fmt: skip
     if given.json:
         print(json.dumps(report, indent=2))
