@@ -482,12 +482,20 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one clean-up did; all zero if another process had the lease."""
+    """What one clean-up did; all zero if another process had the lease.
+
+    Attributes:
+        generations: Folded into the floor.
+        tombstones: Forgotten.
+        announced: Entries announced that a crashed writer left.
+        members: Expired entries taken off the lists of what scopes hold.
+    """
 
     leader: bool = False
     generations: int = 0
     tombstones: int = 0
     announced: int = 0
+    members: int = 0
 
 
 @dataclass(frozen=True, slots=True)

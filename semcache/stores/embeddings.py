@@ -6,6 +6,7 @@ own, so that processes with either encoder find it, and embeddings of two are ne
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from semcache.stores.plans import Command, Plan, Plans, call, check
 
 _WANTED = ("id", "state", "revision", "scope", "prompt", "fingerprint")
 _TIMES = ("started", "finished")
+SKEW = 60.0  # seconds by which this machine's clock may be ahead of the store's
 
 
 class EmbeddingPlans:
@@ -113,6 +115,12 @@ class EmbeddingPlans:
     def unembed(self, keys: Sequence[bytes], fingerprints: Sequence[str]) -> Plan[int]:
         """Drop encoders' embeddings from scanned entries; returns how many."""
         commands = [call("unembed", [key.decode()], *fingerprints) for key in keys]
+        return Plan(commands, lambda replies: sum(int(check(reply)) for reply in replies))
+
+    def expire_members(self, keys: Sequence[bytes]) -> Plan[int]:
+        """Take expired entries off scanned lists of what scopes hold; an empty list is gone. Returns how many."""
+        now = f"({time.time() - SKEW:.3f}"
+        commands: list[Command] = [("ZREMRANGEBYSCORE", key, "-inf", now) for key in keys]
         return Plan(commands, lambda replies: sum(int(check(reply)) for reply in replies))
 
     def forget(self, fingerprints: Sequence[str]) -> Plan[None]:

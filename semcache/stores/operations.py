@@ -311,6 +311,10 @@ class Operations:
         dropped: int = yield self.embedding_plans.unembed(keys, fingerprints)
         return dropped
 
+    def expire_members(self, keys: Sequence[bytes]) -> Steps[int]:
+        removed: int = yield self.embedding_plans.expire_members(keys)
+        return removed
+
     def drop_keys(self, keys: Sequence[bytes]) -> Steps[int]:
         # One command for each: they lie in different slots of a cluster.
         yield Plan([("DEL", key) for key in keys], list)

@@ -168,7 +168,10 @@ class RedisStore:
             announced += self._run(self._operations.announce_left(keys), timeout)
             if budget is not None:
                 self._run(self._operations.adopt(keys, budget), timeout)
-        return replace(done, announced=announced)
+        members = 0
+        for keys in self._key_batches(500, "members:*"):
+            members += self._run(self._operations.expire_members(keys), timeout)
+        return replace(done, announced=announced, members=members)
 
     def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         return self._run(self._operations.tombstones(limit), timeout)
@@ -378,7 +381,10 @@ class AsyncRedisStore:
             announced += await self._run(self._operations.announce_left(keys), timeout)
             if budget is not None:
                 await self._run(self._operations.adopt(keys, budget), timeout)
-        return replace(done, announced=announced)
+        members = 0
+        async for keys in self._key_batches(500, "members:*"):
+            members += await self._run(self._operations.expire_members(keys), timeout)
+        return replace(done, announced=announced, members=members)
 
     async def tombstones(self, *, limit: int, timeout: float) -> list[Tombstone]:
         return await self._run(self._operations.tombstones(limit), timeout)
@@ -387,9 +393,9 @@ class AsyncRedisStore:
         async for keys in self._key_batches(count):
             yield await self._entries(keys)
 
-    async def _key_batches(self, count: int) -> AsyncIterator[list[bytes]]:
+    async def _key_batches(self, count: int, names: str = "entry:*") -> AsyncIterator[list[bytes]]:
         batch: list[bytes] = []
-        pattern = self._operations.keys.prefix + "entry:*"
+        pattern = self._operations.keys.prefix + names
         try:
             async for key in self._connections.client().scan_iter(match=pattern, count=count):
                 batch.append(key)
