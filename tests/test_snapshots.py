@@ -430,3 +430,22 @@ def test_a_snapshot_holds_no_prompt_and_no_answer(make: Callable[..., Facade], t
     assert b"SECRETANSWER" not in content
     assert b"pear" not in content
     assert b"table-2-l2" in content
+
+
+async def test_the_service_keeps_its_index_where_it_is_told_to(
+    redis_url: str, namespace: str, tmp_path: Path
+) -> None:
+    from semcache.server.app import open_cache
+    from semcache.server.settings import load_settings
+
+    environment = {
+        "SEMCACHE_UPSTREAM": "http://127.0.0.1:1/v1", "SEMCACHE_REDIS": redis_url, "SEMCACHE_NAMESPACE": namespace,
+        "SEMCACHE_SNAPSHOT_DIR": str(tmp_path),
+    }  # fmt: skip
+    cache = await open_cache(load_settings(None, environment=environment))
+    await cache.lookup("How do I reset my password?")
+    await cache.put("How do I reset my password?", "Open Settings.")
+    assert within(10.0, lambda: (at := cache._follower._follower.at) and at.mark)  # type: ignore[union-attr]
+    await cache.close()
+
+    assert [path.suffix for path in tmp_path.iterdir()] == [".snapshot"]

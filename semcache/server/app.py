@@ -73,8 +73,9 @@ async def open_cache(settings: Settings) -> AsyncSemanticCache:
     from semcache.cache import AsyncSemanticCache
 
     return await AsyncSemanticCache.open(
-        settings.redis, namespace=settings.namespace, policy=settings.policy, data_dir=settings.data_dir
-    )
+        settings.redis, namespace=settings.namespace, policy=settings.policy, data_dir=settings.data_dir,
+        snapshot_dir=settings.snapshot_dir,
+    )  # fmt: skip
 
 
 class Application:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIXED: Final = (
-    "redis", "namespace", "data_dir", "host", "port", "workers", "policy", "otel", "upstream_connections",
+    "redis", "namespace", "data_dir", "snapshot_dir", "host", "port", "workers", "policy", "otel", "upstream_connections",
     "recent", "upstream_proxy", "header_timeout", "drain_timeout", "log_level", "log_json",
 )  # fmt: skip
 """Settings that a reload doesn't change; they need a restart."""

@@ -78,6 +78,8 @@ class Settings:
         redis: Where entries live; None for the embedded server.
         namespace: The deployment.
         data_dir: Folder of the embedded server.
+        snapshot_dir: Folder in which the index is kept from one run to the next; None for the embedded server's own, and
+            for none with another.
         host, port, workers: Where it listens, and in how many processes.
         secret: Hashes API keys; at least 16 characters. Needed where `keys` are set.
         keys: API keys. Without any, the upstream key's digest is the tenant, and the local user is the operator.
@@ -108,6 +110,7 @@ class Settings:
     redis: str | None = field(default=None, repr=False)
     namespace: str = "default"
     data_dir: str | None = None
+    snapshot_dir: str | None = None
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
