@@ -94,6 +94,7 @@ def given(
         return NOTHING_SAID
     check_confidence(confidence)
     check_seconds("ttl", ttl, none=True)
+    ttl, confidence = (None if value is None else float(value) for value in (ttl, confidence))
     for name in (kind, request.kind):
         if name is not None:
             scope.checked_name("kind", name)

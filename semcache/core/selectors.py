@@ -86,7 +86,7 @@ def select(
         found = [("all",)]
     if len(found) + bool(names) != 1:
         raise InvalidRequestError(_complaint(bool(found or names), tenant, older_than))
-    return Selection(names, () if names else found[0], tenant, older_than or 0.0)
+    return Selection(names, () if names else found[0], tenant, float(older_than or 0.0))
 
 
 def _complaint(several: bool, tenant: str | None, older_than: float | None) -> str:

@@ -39,7 +39,7 @@ from semcache.protocols import (
 )
 from semcache.stores.budget import BudgetPlans, Room
 from semcache.stores.embeddings import EmbeddingPlans
-from semcache.stores.plans import Command, Plan, Plans, check
+from semcache.stores.plans import Command, Plan, Plans, check, seconds
 from semcache.types import Entry, FeedbackResult
 
 T = TypeVar("T")
@@ -172,7 +172,7 @@ class Operations:
     def attach(self, late: LateEmbedding) -> Steps[bool]:
         done: bool = yield self.plans.attach(late)
         if done:
-            expires = "inf" if late.expires_at is None else repr(late.expires_at)
+            expires = "inf" if late.expires_at is None else seconds(late.expires_at)
             yield self.plans.announce(late.epoch, late.entry_id, late.scope, late.fingerprint, expires)
         return done
 
@@ -198,7 +198,7 @@ class Operations:
             return False
         done, scope, fingerprint, expiry = yield self.plans.restore(entry_id)
         if done:
-            expires = repr(float(expiry) / 1000) if expiry else "inf"
+            expires = seconds(float(expiry) / 1000) if expiry else "inf"
             yield self.plans.announce_restored(view.epoch, entry_id, scope, fingerprint, expires)
         return bool(done)
 

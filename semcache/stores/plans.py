@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
@@ -300,10 +300,10 @@ class Plans:
                  _ms(draft.ttl), _ms(draft.keep), "" if until_us is None else until_us, *pairs)
         ]  # fmt: skip
         commands += also
-        expires = "inf" if draft.expires_at is None else repr(draft.expires_at)
+        expires = "inf" if draft.expires_at is None else seconds(draft.expires_at)
         if draft.embedding is not None:
             members = keys.members(draft.fingerprint, draft.scope)
-            commands.append(("ZREMRANGEBYSCORE", members, "-inf", f"({draft.now!r}"))
+            commands.append(("ZREMRANGEBYSCORE", members, "-inf", f"({seconds(draft.now)}"))
             commands.append(("ZADD", members, expires, draft.entry_id))
         if draft.shared_embedding is not None:
             digest, data = draft.shared_embedding
@@ -314,7 +314,7 @@ class Plans:
         commands += [
             self._log("add", draft.epoch, draft.entry_id, draft.scope, fingerprint, expires),
             call("announced", [entry]),
-            ("ZADD", keys.versions, repr(draft.now), draft.entry_id.rsplit("/", 1)[0]),
+            ("ZADD", keys.versions, seconds(draft.now), draft.entry_id.rsplit("/", 1)[0]),
             *self.end_lease(draft),
             *self._generations(draft.all_tags),
         ]
@@ -712,15 +712,32 @@ def records(streams: Any) -> list[Any]:
     return list(records)
 
 
+def seconds(value: float) -> str:
+    """Write a number of seconds as Redis reads it; of numpy's floats too, which write themselves otherwise."""
+    return repr(float(value))
+
+
+OPERATIONS = ("add", "withdraw", "tag", "clear")
+
+
 def _change(record: Any) -> Change:
-    id_, fields = record
+    """Read a record of the log. One that can't be read may have told of anything: ``clear``."""
+    sequence = int(_text(record[0]).split("-")[0])
+    try:
+        change = _read_change(sequence, record[1])
+    except (ValueError, TypeError, RecursionError):
+        return Change(sequence, "clear", "")
+    return change if change.op in OPERATIONS else replace(change, op="clear")
+
+
+def _read_change(sequence: int, fields: Any) -> Change:
     if isinstance(fields, Mapping):
         named = {_text(k): _text(v) for k, v in fields.items()}
     else:
         named = {_text(k): _text(v) for k, v in zip(fields[::2], fields[1::2], strict=True)}
     expires = named.get("expires", "inf")
     return Change(
-        sequence=int(_text(id_).split("-")[0]),
+        sequence=sequence,
         op=named.get("op", ""),
         epoch=named.get("epoch", ""),
         entry_id=named.get("entry", ""),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -158,6 +159,17 @@ def test_tags_may_come_from_a_generator(cache: Facade) -> None:
     cache.invalidate(tags=(tag for tag in ("c", "b")))
 
     assert isinstance(cache.lookup("apple"), Miss)
+
+
+def test_numbers_of_numpy_are_numbers(make: Callable[..., Facade]) -> None:
+    cache = make(policy=Policy(deadline=5.0, ttl=np.float64(60.0), stale_while_revalidate=np.float64(1.0)))
+    for number, options in enumerate(({}, {"ttl": np.float64(5.0), "confidence": np.float64(0.5)})):
+        assert cache.put("apple", f"answer {number}", **options)
+        assert cache.lookup("apple").text == f"answer {number}"
+    cache.invalidate(older_than=np.float64(1e-6))
+
+    assert isinstance(cache.lookup("apple"), Miss)
+    assert cache.stats().failures == {}
 
 
 def test_the_longest_ttl_is_stored(cache: Facade) -> None:

@@ -192,6 +192,43 @@ def test_a_lost_queue_begins_anew(redis_url: str, namespace: str) -> None:
         assert len(cache.take_refreshes("w")) == 1
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"op": "add", "entry": "m/v/0", "expires": "soon"},
+        {"op": "tag", "names": "[[["},
+        {"op": b"\xff\xfe"},
+        {"op": "something newer"},
+        {"nonsense": "x"},
+    ],
+    ids=str,
+)
+def test_a_record_that_cant_be_read_doesnt_stop_the_follower(
+    redis_url: str, namespace: str, fields: dict[str, Any]
+) -> None:
+    import redis
+
+    options: dict[str, Any] = {"namespace": namespace, "policy": Policy(deadline=5.0, local_bound=60.0)}
+    with (
+        SemanticCache.open(redis_url, encoder=TableEncoder({}, default=[1.0]), **options) as here,
+        SemanticCache.open(redis_url, encoder=TableEncoder({}, default=[1.0]), **options) as there,
+        redis.Redis.from_url(redis_url) as client,
+    ):
+        entry_id = str(here.put("apple", "x").entry_id)
+        assert [there.lookup("apple").tier for _ in range(2)] == ["store", "local"]  # type: ignore[union-attr]
+        (newest,) = client.xrevrange(f"semcache:{namespace}:log", count=1)
+        client.xadd(f"semcache:{namespace}:log", fields, id=f"{int(newest[0].split(b'-')[0]) + 1}-0")  # type: ignore[arg-type]
+        until = time.monotonic() + 5.0
+        while len(there._core.local) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(there._core.local) == 0, "it may have told of this entry"
+        assert isinstance(there.lookup("apple"), Hit)
+        here.invalidate(entry_ids=[entry_id])
+        while isinstance(there.lookup("apple"), Hit) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert isinstance(there.lookup("apple"), Miss), "what comes after it is heard of"
+
+
 def test_copies_are_kept_only_once_the_log_is_followed(redis_url: str, namespace: str) -> None:
     encoder = TableEncoder({}, default=[1.0, 0.0])
     with SemanticCache.open(
