@@ -22,9 +22,8 @@ from semcache.reasons import FAILURES
 from semcache.steps import Await, Steps
 from semcache.types import Decision, Fence, Hit
 
-LEADERS = (
-    2  # other processes that are waited for; whoever comes after them doesn't queue behind a failing model
-)
+AWAY = FAILURES - {"encoder_failed", "undecodable"}  # the store doesn't answer, or not in time
+LEADERS = 2  # other processes that are waited for; who comes after them doesn't queue behind a failing model
 FIRST_PAUSE, MOST_PAUSE, GROWTH = 0.02, 0.25, 1.5  # seconds between looks at another process's lease
 
 
@@ -53,7 +52,7 @@ class Leading(Lookups):
             or look.fence is None
             or look.request.no_store
             or isinstance(decision, Hit)
-            or (decision.reason in FAILURES and decision.reason != "encoder_failed")
+            or decision.reason in AWAY
         ):
             return Cleared(decision)
         try:
