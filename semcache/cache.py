@@ -165,6 +165,11 @@ class _Base:
                 self._background, policy.flight_lease, policy.flight_timeout, self._core.metrics
             )
 
+    def _let_go(self) -> None:
+        """Wait for the thread that gives leases back: its connection is closed next."""
+        if self._core.keeper is not None:
+            self._core.keeper.join(2.0)
+
     def _warm_up(self) -> Future[Any]:
         """Load the model beside the first requests; the future is done when it is there."""
         self._core.meet_encoder()
@@ -625,6 +630,7 @@ class SemanticCache(_Base):
             self._refreshes.close()
         drive(self._core.report(), self._store)
         self._stop()
+        self._let_go()
         self._keep()
         self._core.encoder.close()
         store, self._store = self._store, cast("Store", ClosedStore())
@@ -929,6 +935,7 @@ class AsyncSemanticCache(_Base):
         await asyncio.to_thread(self._close_rest)
 
     def _close_rest(self) -> None:
+        self._let_go()
         self._keep()
         self._core.encoder.close()
         if self._background is not None:
