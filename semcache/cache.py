@@ -182,6 +182,8 @@ class _Base:
             self._follower.stop()
         if self._core.keeper is not None:
             self._core.keeper.close()
+        if self._core.disk is not None:
+            self._core.disk.close()
 
     def _keep(self) -> None:
         """Write a snapshot for the next process, if that is wanted."""

@@ -95,6 +95,9 @@ class Policy:
         hot_copies: Copies of a hot entry's response over the nodes of a Redis Cluster, from which it is read; its state
             is read where it lies all the same. 0 for none.
         usd_in, usd_out: US dollars per million tokens read and written, for `stats().worth.usd`; None if not known.
+        disk: File of the disk tier, where entries wait that the store has let go of; None for none.
+        disk_bytes: Most bytes of entries in it.
+        store_ttl: Seconds that the store keeps an entry where there is a disk tier, at most; None for all its ttl.
         single_flight: Whether concurrent callers with the same request share one call to the model.
         refresh_ahead: Share of its ttl, in [0, 1), past which a hit may have an entry answered again in the background, so
             that what is read often never expires; None for never. See `freshness.due`.
@@ -166,6 +169,9 @@ class Policy:
     eviction: Eviction = "lfu"
     usd_in: float | None = None
     usd_out: float | None = None
+    disk: str | None = None
+    disk_bytes: int = 1024 * 1024 * 1024
+    store_ttl: float | None = None
     hot_keys: int = 32
     hot_rate: float = 100.0
     hot_copies: int = 0
@@ -230,6 +236,7 @@ class Policy:
             ("feedback_rate", 1),
             ("max_generations", 1000),
             ("hot_keys", 0),
+            ("disk_bytes", 1),
             ("hot_copies", 0),
         ):
             _whole(name, getattr(self, name), least)
@@ -243,6 +250,9 @@ class Policy:
         _choice("mode", self.mode, ("serve", "shadow", "split"))
         _number("usd_in", self.usd_in, 0.0, math.inf, none=True)
         _number("usd_out", self.usd_out, 0.0, math.inf, none=True)
+        if self.disk is not None and (not isinstance(self.disk, str) or not self.disk):
+            raise ConfigurationError(f"Policy.disk is {self.disk!r}, expected the name of a file or None")
+        _number("store_ttl", self.store_ttl, 0.001, math.inf, none=True)
         _choice("eviction", self.eviction, EVICTIONS)
         _choice("durability", self.durability, ("memory", "local", "replicas"))
         _choice("time_bound", self.time_bound, ("shorten", "bypass", "ignore"))

@@ -254,6 +254,7 @@ class Draft:
         budget: What the namespace may hold; None for no limit.
         saves: Tokens and milliseconds that a hit saves, None for what isn't known.
         spare: Bytes that the entry will grow by.
+        created_us: When it was stored first, for an entry that is put back; None for now.
         uses: Uses of entries that the store hasn't been told of, where there is a budget.
     """
 
@@ -281,6 +282,7 @@ class Draft:
     budget: Budget | None = None
     saves: tuple[float | None, float | None] = (None, None)
     spare: int = 0
+    created_us: int | None = None
     uses: Uses = ()
 
 

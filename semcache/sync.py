@@ -145,6 +145,8 @@ class Follower:
                 core.arrived(change.entry_id)
         changes = [c for c in changes if c.op != "add" or not core.own.passes(c.entry_id)]
         gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
+        if core.disk is not None:
+            core.disk.drop(change.entry_id for change in changes if change.op == "withdraw")
         if gone:
             core.local.drop(*gone)  # an add replaces what was copied
         core.foreign.extend(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semcache import admission, scope
+from semcache.codec import decode_embedding
 from semcache.core.rows import Rows
 from semcache.core.state import Identity, Look
 from semcache.decision import Clock, Verdict, decide, flip, freshness, liveness, state_finding, tightened
@@ -36,6 +38,7 @@ from semcache.types import (
 
 if TYPE_CHECKING:
     from semcache.protocols import VectorIndex
+    from semcache.stores.disk import Kept
 
 VERIFIED = 0.5  # least probability with which a verifier lets a hit pass
 
@@ -128,6 +131,8 @@ class Lookups(Rows):
             serial, read_at = self._serial(), self.clock()
             view = yield from self._read(look, (identity.entry_id,), None)
         exact, decision = yield from self._exact(look, identity, view, read_at, serial)
+        if exact is None and decision is None and self.disk is not None and look.report is None:
+            exact = yield from self._from_disk(look, identity)
         if exact is not None:
             return exact
         if decision is not None and decision.reason in ("withdrawn", "blocked_text"):
@@ -142,6 +147,40 @@ class Lookups(Rows):
         ):
             return replace(decision, best_similarity=found.best_similarity)
         return found
+
+    def _from_disk(self, look: Look, identity: Identity) -> Steps[Hit | None]:
+        """Put an entry back that the store has let go of; it is served if the store takes it, and not otherwise."""
+        disk = self.disk
+        assert disk is not None
+        try:
+            kept: Kept | None = yield Compute(
+                lambda: disk.get(identity.entry_id, self.epoch, self.server_now())
+            )
+        except (sqlite3.Error, OSError):
+            self.metrics.count("failures", "disk")
+            return None
+        if kept is None or look.left() <= 0:
+            return None
+        draft = kept.draft
+        if self.policy.store_ttl is not None and draft.keep is not None:
+            keep = min(draft.keep, self.policy.store_ttl)
+            draft = replace(draft, keep=keep, expires_at=draft.now + keep)
+        if (
+            draft.fingerprint != self.fingerprint
+        ):  # another encoder's: it matches exactly, until it is embedded again
+            draft = replace(draft, embedding=None, shared_embedding=None, fingerprint="")
+        if self.budget is not None:
+            draft = replace(draft, budget=self.budget)
+        embedding = decode_embedding(draft.embedding, self.encoder.dim) if draft.embedding else None
+        reply = yield from self._send(identity, draft, embedding)
+        if reply.outcome not in ("stored", "replaced"):
+            if reply.outcome in ("tombstone", "old_fence"):
+                disk.drop([identity.entry_id])
+            return None
+        serial, read_at = self._serial(), self.clock()
+        view = yield from self._read(look, (identity.entry_id,), None)
+        exact, _ = yield from self._exact(look, identity, view, read_at, serial)
+        return None if exact is None else replace(exact, tier="disk")
 
     def _serial(self) -> int:
         """Return what a copy of an entry that is read now is kept under; -1, never, until withdrawals are heard of."""

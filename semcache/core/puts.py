@@ -16,7 +16,7 @@ from semcache.errors import (
 )
 from semcache.eviction import tokens_of
 from semcache.leases import Lease
-from semcache.protocols import Draft, LateEmbedding, PutReply
+from semcache.protocols import Draft, LateEmbedding
 from semcache.requests import encode_request
 from semcache.steps import Compute, Steps
 from semcache.types import (
@@ -126,24 +126,13 @@ class Puts(Rows):
             return Stored(reply.outcome)
         if late:
             self._attach_later(identity, reply.revision, draft)
+        if self.disk is not None:
+            self.disk.keep(draft, time_us=reply.time_us, longest=self.policy.tombstone_ttl)
         now = reply.time_us / 1e6
         make = self._token_maker(
             request.tenant, identity.entry_id, reply.revision, "exact", 1.0, identity.digest, now
         )
         return Stored(reply.outcome, identity.entry_id, reply.revision, LookupToken(make))
-
-    def _send(self, identity: Identity, draft: Draft, embedding: Embedding | None) -> Steps[PutReply]:
-        """Write, and add the row to this process's index; the change log's record of it is passed over."""
-        ticket, added = self.own.begin(draft.entry_id), embedding is None
-        try:
-            reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
-            if embedding is not None and reply.outcome in ("stored", "replaced"):
-                added = self._add_own(identity, embedding, draft.expires_at)
-        finally:  # also when a task is cancelled
-            if self.own.end(ticket, added=added):
-                with self.lock:
-                    self.loaded.pop(identity.scope, None)
-        return reply
 
     def _attach_later(self, identity: Identity, revision: int, draft: Draft) -> None:
         def done(future: Any) -> None:
@@ -174,6 +163,8 @@ class Puts(Rows):
     ) -> Draft:
         ttl = self._jittered(given.ttl, identity.digest)
         keep = None if ttl is None else ttl + self.policy.stale_while_revalidate
+        if self.disk is not None and self.policy.store_ttl is not None:
+            keep = self.policy.store_ttl if keep is None else min(keep, self.policy.store_ttl)
         now = self.server_now()
         shared = None
         if embedding is not None:

@@ -11,6 +11,7 @@ from semcache.codec import decode_embedding
 from semcache.core.state import Identity, Look
 from semcache.core.uses import Uses
 from semcache.core.watching import Watching
+from semcache.protocols import Draft, PutReply
 from semcache.steps import Await, Compute, Steps
 from semcache.types import (
     Embedding,
@@ -171,3 +172,16 @@ class Rows(Watching, Uses):
         with self.lock:
             self.loaded.pop(scope_id, None)
         self.metrics.count("index", "dropped")
+
+    def _send(self, identity: Identity, draft: Draft, embedding: Embedding | None) -> Steps[PutReply]:
+        """Write, and add the row to this process's index; the change log's record of it is passed over."""
+        ticket, added = self.own.begin(draft.entry_id), embedding is None
+        try:
+            reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
+            if embedding is not None and reply.outcome in ("stored", "replaced"):
+                added = self._add_own(identity, embedding, draft.expires_at)
+        finally:  # also when a task is cancelled
+            if self.own.end(ticket, added=added):
+                with self.lock:
+                    self.loaded.pop(identity.scope, None)
+        return reply

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from semcache.leases import LeaseKeeper
     from semcache.protocols import VectorIndex
     from semcache.snapshots import Snapshots
+    from semcache.stores.disk import DiskTier
 
 MAX_MIRROR = 100_000
 MAX_RECENT = 2_000
@@ -133,6 +134,14 @@ class State:
         self.arrivals: dict[str, Future[None]] = {}  # entry id → wakes who waits for another process's answer
         limited = policy.budget_entries is not None or policy.budget_bytes is not None
         self.budget = Budget(policy.budget_entries, policy.budget_bytes, policy.eviction) if limited else None
+        self.disk: DiskTier | None = None
+        if policy.disk is not None:
+            from semcache.stores.disk import DiskTier
+
+            self.disk = DiskTier(
+                policy.disk, self.namespace, most_bytes=policy.disk_bytes,
+                on_failure=lambda: self.metrics.count("failures", "disk"),
+            )  # fmt: skip
         self.usage = Usage()
         self.saved = (0.0, 0.0, 0.0)  # tokens, milliseconds and US dollars that hits have saved
         self.untold: list[tuple[str, int]] = []  # uses that the budget's accounts haven't been told of

@@ -29,6 +29,7 @@ def fields_of(draft: Draft) -> list[str | bytes]:
         obeys=draft.all_tags,
         extra={
             **({"request": draft.request} if draft.request else {}),
+            **({"created": str(draft.created_us)} if draft.created_us is not None else {}),
             **({"stretch": repr(draft.stretch)} if draft.stretch != 1.0 else {}),
         },
     )
@@ -41,4 +42,11 @@ def size_of(draft: Draft) -> int:
     """
     written = sum(len(part if isinstance(part, bytes) else part.encode()) for part in fields_of(draft))
     ttl = 0 if draft.ttl is None else len(str(max(1, round(draft.ttl * 1000))))
-    return written + _ADDED + len(draft.epoch) + ttl + draft.spare
+    return (
+        written
+        + _ADDED
+        + len(draft.epoch)
+        + ttl
+        + draft.spare
+        - (0 if draft.created_us is None else len("created") + 16)
+    )

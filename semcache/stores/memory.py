@@ -175,7 +175,7 @@ class MemoryStore:
                 tags=draft.tags,
                 fence=Fence(draft.epoch, fence),
                 revision=revision,
-                created_at=now / 1e6,
+                created_at=(now if draft.created_us is None else draft.created_us) / 1e6,
                 ttl=draft.ttl,
                 confidence=draft.confidence,
                 kind=draft.kind,
