@@ -222,6 +222,7 @@ ISOLATED: Final[Mapping[Endpoint, frozenset[str]]] = {
             "top_logprobs",
             "previous_response_id",
             "conversation",
+            "background_options",
         }
     ),
     "embeddings": frozenset({"model", "dimensions", "encoding_format"}),

@@ -48,8 +48,8 @@ def content_of(answer: ChatCompletion) -> str:
 
 
 def counted(cache: SemanticCache | AsyncSemanticCache) -> int:
-    stats = cache._local_stats({})
-    return sum(stats.hits.values()) + sum(stats.misses.values())
+    metrics = cache._core.metrics
+    return sum(metrics.counts("hits").values()) + sum(metrics.counts("misses").values())
 
 
 # --- every way of calling it -----------------------------------------------------------------------------------

@@ -396,7 +396,8 @@ def test_every_request_is_counted_once(client: OpenAI, cache: SemanticCache, ups
     assert sum(stats.hits.values()) == 2
     assert sum(stats.misses.values()) == 5
     assert stats.misses["bypass:tools"] == 1
-    assert stats.misses["bypass:policy"] + stats.misses.get("no_candidate", 0) == 3
+    assert (stats.misses["bypass:policy"], stats.misses["no_candidate"]) == (1, 1)
+    assert stats.misses["exact_only:policy"] == 1
     assert stats.misses["bypass:no_cache"] == 1
 
 

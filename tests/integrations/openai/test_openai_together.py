@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
 from typing import Any
 
 import openai
@@ -383,3 +384,100 @@ def test_functions_that_stream_share_their_call(cache: SemanticCache) -> None:
 
     assert texts == [TEXT] * 3
     assert calls == ["m"]
+
+
+def test_calls_of_tools_are_shared_too(client: OpenAI, cache: SemanticCache, upstream: Upstream) -> None:
+    upstream.always(Behaviour(tool_calls=(("f", '{"city": "Oslo"}'),), chunk_delay=0.05))
+
+    def call(stream: bool) -> str:
+        tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+        if not stream:
+            answer = client.chat.completions.create(**chat(tools=tools))
+            return answer.choices[0].message.tool_calls[0].function.arguments  # type: ignore[index,union-attr]
+        chunks = client.chat.completions.create(**chat(tools=tools), stream=True)
+        deltas = [delta for chunk in chunks for delta in chunk.choices[0].delta.tool_calls or ()]
+        return "".join(delta.function.arguments or "" for delta in deltas if delta.function)
+
+    with ThreadPoolExecutor(4) as pool:
+        leader = later(pool, lambda: call(True), upstream)
+        followers = [pool.submit(call, stream) for stream in (True, False, True)]
+        arguments = [future.result() for future in (leader, *followers)]
+
+    assert arguments == ['{"city": "Oslo"}'] * 4
+    assert upstream.count == 1
+    assert cache.stats().stored == {"tool_calls": 1}
+
+
+async def test_fifty_who_wait_for_a_leader_who_is_killed_cost_one_more_call(
+    async_client: AsyncOpenAI, upstream: Upstream
+) -> None:
+    upstream.always(Behaviour(text=TEXT, delay=0.3))
+    leader = asyncio.create_task(ask_async(async_client, stream=True))
+    while upstream.count == 0:
+        await asyncio.sleep(0.005)
+    followers = [asyncio.create_task(ask_async(async_client, stream=n % 2 == 0)) for n in range(50)]
+    await asyncio.sleep(0.1)
+    leader.cancel()
+
+    assert set(await asyncio.gather(*followers)) == {TEXT}
+    assert upstream.count == 2
+
+
+async def test_whoever_leaves_and_whenever_every_answer_belongs_to_its_question(
+    async_client: AsyncOpenAI, async_cache: AsyncSemanticCache, upstream: Upstream
+) -> None:
+    upstream.always(Behaviour(chunk_delay=0.004))
+    random = Random(7)
+
+    async def one(number: int) -> tuple[str, str]:
+        question = f"What is number {number % 6} of round {number // 60}?"
+        if random.random() < 0.5:
+            answer = await async_client.chat.completions.create(**chat(question))
+            return question, answer.choices[0].message.content or ""
+        chunks = await async_client.chat.completions.create(**chat(question), stream=True)
+        leaves, text = random.random() < 0.3, ""
+        async with chunks:
+            async for chunk in chunks:
+                text += chunk.choices[0].delta.content or ""
+                if leaves and len(text) > 12:
+                    return question, ""
+        return question, text
+
+    tasks = [asyncio.create_task(one(number)) for number in range(180)]
+    for task in random.sample(tasks, 40):
+        await asyncio.sleep(random.random() * 0.01)
+        task.cancel()
+    found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+    answers = [pair for pair in found if not isinstance(pair, BaseException)]
+
+    assert all(text.endswith(f"to: {question}") for question, text in answers if text)
+    assert {type(error) for error in found if isinstance(error, BaseException)} <= {asyncio.CancelledError}
+    assert len([text for _, text in answers if text]) > 80
+    kept = [entry async for entry in async_cache.entries()]
+    assert all(entry.response.text.endswith(f"to: {entry.prompt}") for entry in kept)
+
+
+def test_threads_that_leave_whenever_they_like_get_their_own_answers(
+    client: OpenAI, cache: SemanticCache, upstream: Upstream
+) -> None:
+    upstream.always(Behaviour(chunk_delay=0.002))
+    random = Random(11)
+
+    def one(number: int) -> tuple[str, str]:
+        question = f"What is number {number % 5} of round {number // 25}?"
+        if random.random() < 0.4:
+            return question, ask(client, stream=False, question=question)
+        leaves, text = random.random() < 0.4, ""
+        with client.chat.completions.create(**chat(question), stream=True) as chunks:
+            for chunk in chunks:
+                text += chunk.choices[0].delta.content or ""
+                if leaves and len(text) > 12:
+                    return question, ""
+        return question, text
+
+    with ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(one, range(100)))
+
+    assert all(text.endswith(f"to: {question}") for question, text in found if text)
+    assert all(entry.response.text.endswith(f"to: {entry.prompt}") for entry in cache.entries())
+    assert upstream.count < 100
