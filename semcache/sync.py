@@ -251,8 +251,9 @@ class FollowerThread:
             self._reembedder.run(rate=self._core.policy.reembed_rate)
         except (StoreUnavailableError, TimeoutError, EncoderError) as error:
             log.debug("embedding again stopped: %s", error)
-            self._core.metrics.count("failures", "reembed")
-        except Exception:  # the top of a thread; at the end connections close under it
+            if not self._stop.is_set():  # at the end connections close under it
+                self._core.metrics.count("failures", "reembed")
+        except Exception:  # the top of a thread
             if not self._stop.is_set():
                 log.exception("embedding again failed")
 
