@@ -26,6 +26,7 @@ _SAID = (
     ("match", "`exact` or `semantic`."),
     ("similarity", "Cosine similarity of a hit."),
     ("reason", "Why it wasn't a hit."),
+    ("stored", "What became of a new answer."),
     ("entry-id", "The entry that was served or stored."),
     ("lookup-id", "Names this serving, for feedback."),
 )
