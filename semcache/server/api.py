@@ -150,7 +150,7 @@ def _narrowed(caller: Caller, body: models.InvalidateRequest) -> str:
     Raises:
         HttpError: 400.
     """
-    named = body.tags or body.model or body.segment or body.subject or body.all or body.older_than is not None
+    named = body.tags or body.model or body.segment or body.subject or body.all or body.older_than
     if not named:
         raise HttpError(400, "nothing to invalidate was named; `all: true` means everything", "invalid_value")
     return caller.tenant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 ENTRY_ID = "gpt-4o-mini/~/5f2b7c1d9e8a4b3c6d7e8f9a0b1c2d3e"
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=256)]
@@ -164,12 +164,12 @@ class InvalidateRequest(Model):
     model_version: Name | None = None
     segment: dict[str, str] | None = None
     subject: Name | None = None
-    older_than: Seconds | None = Field(default=None, description="Seconds.")
+    older_than: Seconds | None = Field(default=None, description="Seconds; by itself more than 0.")
     tenant: Name | None = Field(
         default=None, description="For operators only; others' withdrawals are their own."
     )
-    all: bool = False
-    dry_run: bool = Field(default=False, description="Only count.")
+    all: StrictBool = False
+    dry_run: StrictBool = Field(default=False, description="Only count.")
 
 
 class InvalidateAnswer(Model):

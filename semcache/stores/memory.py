@@ -414,7 +414,7 @@ class MemoryStore:
                 slot.entry = replace(entry, blocked=frozenset(slot.blocked))
                 count, heavy = distinct_raters(c for c in slot.complaints if c.about == mark.about)
                 said: Literal["recorded", "none"] = "recorded" if mark.verdict else "none"
-                return FeedbackResult(said, mark.entry_id, count, weight=heavy, needed=needed)
+                return FeedbackResult(said, mark.entry_id, count, weight=float(heavy), needed=float(needed))
             action, count, heavy, everyone = consequence(
                 slot.complaints, mark.about, mark.text, mark.raters, needed
             )
@@ -425,7 +425,7 @@ class MemoryStore:
                 self._bury(
                     mark.entry_id, slot, "feedback" if mark.about == "answer" else "feedback:match", mark.keep
                 )
-            return FeedbackResult(action, mark.entry_id, count, weight=heavy, needed=needed)
+            return FeedbackResult(action, mark.entry_id, count, weight=float(heavy), needed=float(needed))
 
     def _forget_old(self, slot: _Slot, revision: int, now: float, mark: Mark) -> None:
         slot.complaints = {

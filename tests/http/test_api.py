@@ -105,6 +105,13 @@ def test_pages_of_a_listing_hold_every_entry_once_newest_first(served: Served) -
         ("/v1/cache/invalidate", {"ids": ["nonsense"]}),
         ("/v1/cache/invalidate", {"ids": ["m/~/" + "0" * 32], "all": True}),
         ("/v1/cache/invalidate", {"model_version": "1"}),
+        ("/v1/cache/invalidate", {"older_than": 0}),
+        ("/v1/cache/invalidate", {"older_than": 1e300}),
+        ("/v1/cache/invalidate", {"all": "yes"}),
+        ("/v1/cache/invalidate", {"all": 1}),
+        ("/v1/cache/invalidate", {"all": True, "dry_run": "no"}),
+        ("/v1/cache/entries", {"prompt": "x", "response": "y", "ttl": 1e300}),
+        ("/v1/cache/entries", {"prompt": "x", "response": "y", "tags": [""]}),
     ],
 )
 def test_what_cannot_be_meant_is_a_400_that_names_it(served: Served, path: str, body: dict[str, Any]) -> None:

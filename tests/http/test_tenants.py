@@ -118,7 +118,7 @@ def test_delete_reaches_its_own(two: Two) -> None:
 
 @pytest.mark.parametrize(
     "selector",
-    [{"tags": ["t"]}, {"model": "m"}, {"all": True}, {"older_than": 0}],
+    [{"tags": ["t"]}, {"model": "m"}, {"all": True}, {"older_than": 1e-6}],
     ids=lambda s: next(iter(s)),
 )
 def test_invalidate_reaches_its_own(two: Two, selector: dict[str, object]) -> None:
@@ -137,6 +137,13 @@ def test_invalidate_reaches_its_own(two: Two, selector: dict[str, object]) -> No
     assert counted["matched"] == 1
     two.call("POST", "/v1/cache/invalidate", "acme-admin", json=selector)
     assert not two.is_still_served()
+
+
+def test_a_tenants_empty_selector_isnt_everything_of_it(two: Two) -> None:
+    for body in ({"older_than": 0}, {"dry_run": False}, {"older_than": 0.0, "segment": {}}):
+        assert two.call("POST", "/v1/cache/invalidate", "acme-admin", json=body).status_code == 400
+
+    assert two.is_still_served()
 
 
 def test_invalidate_by_id_reaches_its_own(two: Two) -> None:
