@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from semcache.evaluate import BATCH, Vectors, exact_only
+from semcache.evaluate import BATCH, Vectors
+from semcache.evaluate_replay import exact_only
 from semcache.protocols import Matcher
 
 _NEAREST: Final = 64  # neighbours of each prompt that are judged

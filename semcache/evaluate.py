@@ -20,12 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from semcache.evaluate_replay import CANDIDATES, prepare, replay_scopes, serve
 from semcache.evaluate_rows import Request, Row, read_rows, request_of, schema_of
-from semcache.policy import Policy
 from semcache.protocols import Encoder, Matcher
 from semcache.types import Embeddings
 
-CANDIDATES = 8
 BATCH = 256
 Report: TypeAlias = dict[str, Any]
 
@@ -126,12 +125,6 @@ class Vectors:
             self._blocks = [self._matrix]
         picked: Embeddings = self._matrix[[self._rows[t] for t in texts]]
         return picked
-
-
-def exact_only(encoder: Encoder, texts: Sequence[str]) -> list[bool]:
-    """Tell for each text whether the cache would match it exactly only, with the policy's defaults."""
-    most_unknown = Policy().max_unknown_share
-    return [limits.over_window or limits.unknown_share > most_unknown for limits in encoder.inspect(texts)]
 
 
 class Store:
@@ -236,7 +229,7 @@ def store_all(rows: Sequence[Row], vectors: Vectors, matcher: Matcher) -> Report
         for text, found, similar in zip(part, nearest, similarities, strict=True):
             row: int | None = store.exact.get(text)
             if row is None:
-                row = _serve(
+                row = serve(
                     text, list(zip(found.tolist(), similar.tolist(), strict=True)), stored, matcher, reasons
                 )
             if row is None:
@@ -307,7 +300,7 @@ def evaluate_clusters(rows: Sequence[Row], vectors: Vectors, matcher: Matcher) -
             nearest, similarities = store.nearest(vectors.of([str(r["text"]) for r in part]))
             for row, found, similar in zip(part, nearest, similarities, strict=True):
                 near = list(zip(found.tolist(), similar.tolist(), strict=True))
-                hit = _serve(str(row["text"]), near, store.texts, matcher, reasons)
+                hit = serve(str(row["text"]), near, store.texts, matcher, reasons)
                 counts[
                     "miss" if hit is None else "right" if store.labels[hit] == str(row["intent"]) else "wrong"
                 ] += 1
@@ -322,14 +315,9 @@ def evaluate_clusters(rows: Sequence[Row], vectors: Vectors, matcher: Matcher) -
 
 def replay(requests: Sequence[Request], vectors: Vectors, matcher: Matcher) -> Report:
     """Replay requests in order of arrival: look up, on a miss put. Rates are over all requests."""
-    counts: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    examples: list[tuple[str, str]] = []
-    by_context: dict[str, list[Request]] = defaultdict(list)
-    for request in requests:
-        by_context[request.context].append(request)
-    for group in by_context.values():
-        _replay_scope(group, vectors, matcher, counts, reasons, examples)
+    scopes = prepare(requests, vectors.encoder, vectors.of)
+    found = replay_scopes(scopes, matcher)
+    counts = found.counts
     labelled = sum(q.cluster is not None for q in requests)
     rows = len(requests)
     return {
@@ -340,85 +328,9 @@ def replay(requests: Sequence[Request], vectors: Vectors, matcher: Matcher) -> R
         "wrong_interval": wilson(counts["wrong"], rows) if labelled else None,
         "exact_rate": _share(counts["exact"], rows),
         "oracle_rate": _share(counts["oracle"], rows) if labelled == rows else None,
-        "misses": dict(reasons.most_common()),
-        "wrong_examples": examples,
+        "misses": dict(found.misses.most_common()),
+        "wrong_examples": found.examples,
     }
-
-
-def _replay_scope(
-    requests: Sequence[Request],
-    vectors: Vectors,
-    matcher: Matcher,
-    counts: Counter[str],
-    reasons: Counter[str],
-    examples: list[tuple[str, str]],
-) -> None:
-    """Replay the requests of one scope, adding to the counters."""
-    order = {text: i for i, text in enumerate(dict.fromkeys(q.text for q in requests))}
-    texts = list(order)
-    embeddings = vectors.of(texts)
-    embeddings[exact_only(vectors.encoder, texts)] = 0.0  # neither looks for neighbours nor is one
-    earlier = _earlier(embeddings)
-    stored: dict[int, str | None] = {}  # number of a stored text → its cluster
-    seen: set[int] = set()
-    clusters: set[str] = set()
-    for request in requests:
-        number = order[request.text]
-        counts["exact"] += number in seen
-        counts["oracle"] += request.cluster in clusters
-        seen.add(number)
-        if request.cluster is not None:
-            clusters.add(request.cluster)
-        served: int | None = number if number in stored else None
-        if served is None:
-            near = [(n, s) for n, s in zip(*earlier[number], strict=True) if n in stored][: CANDIDATES + 1]
-            served = _serve(request.text, near, texts, matcher, reasons)
-        if served is None:
-            stored[number] = request.cluster
-            continue
-        counts["hit"] += 1
-        wrong = request.cluster is not None and stored[served] not in (None, request.cluster)
-        counts["wrong"] += wrong
-        if wrong and len(examples) < 20:
-            examples.append((request.text, texts[served]))
-
-
-def _earlier(embeddings: Embeddings) -> list[tuple[list[int], list[float]]]:
-    """Return for each row the nearest of the rows before it, best first, ties by order.
-
-    More than are judged, since not every text gets stored.
-    """
-    found: list[tuple[list[int], list[float]]] = []
-    for start in range(0, len(embeddings), BATCH):
-        block = embeddings[start : start + BATCH] @ embeddings[: start + BATCH].T
-        for row, similar in enumerate(block, start=start):
-            similar = similar[:row]
-            k = min(8 * CANDIDATES, row)
-            rows = np.argpartition(-similar, k - 1)[:k] if k else np.zeros(0, np.int64)
-            rows = rows[np.lexsort((rows, -similar[rows]))]
-            found.append((rows.tolist(), similar[rows].tolist()))
-    return found
-
-
-def _serve(
-    text: str,
-    near: Sequence[tuple[int, float]],
-    texts: Sequence[str],
-    matcher: Matcher,
-    reasons: Counter[str],
-) -> int | None:
-    """Return the first candidate that the matcher passes; a miss is counted under the best candidate's reason."""
-    first = "no_candidate"
-    for rank, (number, similarity) in enumerate(near[:CANDIDATES]):
-        if similarity == 0.0:  # no embedding, no neighbours
-            continue
-        after = near[rank + 1][1] if rank + 1 < len(near) else None
-        said = matcher.judge(text, texts[number], min(similarity, 1.0), runner_up=after)
-        if said.reason is None:
-            return number
-        first = said.reason if first == "no_candidate" else first
-    reasons[first] += 1
-    return None
 
 
 def summary(report: Mapping[str, Any]) -> str:
