@@ -140,3 +140,32 @@ def test_integration_goes_on_without_redis_where_it_cant_be_installed(tmp_path: 
         .splitlines()[-1]
         .endswith("install -y --no-install-recommends redis-server")
     )
+
+
+measuring_tool = _tool("measure_matching")
+measuring = pytest.mark.skipif(
+    not (measuring_tool.DATA / "pairs_slots.jsonl.gz").exists(),
+    reason="the evaluation data is absent",
+)
+
+
+@measuring
+def test_the_table_of_matching_is_printed_by_one_command(capsys: pytest.CaptureFixture[str]) -> None:
+    measuring_tool.main(["--sample", "25", "--only", "pairs"])
+    printed = capsys.readouterr().out
+
+    for name, part, *_ in measuring_tool.PAIRS:
+        assert f"| {name} {part}" in printed
+    assert "| distinct_prompts | 0 hits | | | 0 hits | ok |" in printed
+    assert "| context_pairs | 0 hits | | | 0 hits | ok |" in printed
+
+
+@measuring
+def test_guards_never_accept_what_plain_cosine_refuses() -> None:
+    judge = measuring_tool.Judge(cosine=0.9)
+
+    assert judge.judge("a table for 4", "a table for four", 0.71).reason is None  # equal normal form
+    assert judge.judge("a table for 4", "a chair for 4", 0.89).reason == "below_threshold"
+    assert judge.judge("a table for 4", "a table for 5", 0.99).reason == "guard:number"
+    judge.without = frozenset({"number", "substitution"})
+    assert judge.judge("a table for 4", "a table for 5", 0.99).reason is None

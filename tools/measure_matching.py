@@ -69,10 +69,10 @@ def is_aside(row: Row) -> bool:
     return hashlib.sha256(key.encode()).digest()[0] < 26
 
 
-def rows_of(name: str, part: str, *, fast: bool) -> list[Row]:
-    """Read the rows of a file, or those of one language or source."""
+def rows_of(name: str, part: str, *, sample: int | None = None) -> list[Row]:
+    """Read the rows of a file, or those of one language or source; at most about `sample` of them."""
     rows = [r for r in read_rows(DATA / f"{name}.jsonl.gz") if not part or part in (r["lang"], r["source"])]
-    return rows[:: max(1, len(rows) // SAMPLE)] if fast else rows
+    return rows if sample is None else rows[:: max(1, len(rows) // sample)]
 
 
 def met(wrong: float, right: float, most: float, least: float) -> str:
@@ -84,7 +84,9 @@ def met(wrong: float, right: float, most: float, least: float) -> str:
     )
 
 
-def measure_pairs(vectors: Vectors, calibration: Calibration, *, fast: bool, skip_chinese: bool) -> None:
+def measure_pairs(
+    vectors: Vectors, calibration: Calibration, *, sample: int | None, skip_chinese: bool
+) -> None:
     """Print right kept / wrong served of every file of pairs."""
     print(
         "\n| file | right kept / wrong served | aside | worst kind (wrong) | asked for (wrong; right) | |\n|---|---|---|---|---|---|"
@@ -93,7 +95,7 @@ def measure_pairs(vectors: Vectors, calibration: Calibration, *, fast: bool, ski
         if skip_chinese and (part == "zh" or name == "pairs_zh"):
             continue
         matcher = CalibratedMatcher(calibration, near_copy_gate=gate)
-        rows = rows_of(name, part, fast=fast)
+        rows = rows_of(name, part, sample=sample)
         whole = evaluate_pairs(rows, vectors, matcher)
         aside = evaluate_pairs([r for r in rows if is_aside(r)], vectors, matcher)
         kinds = {k: f["wrong_served"] for k, f in whole["by_kind"].items() if f["wrong_served"] is not None}
@@ -104,14 +106,14 @@ def measure_pairs(vectors: Vectors, calibration: Calibration, *, fast: bool, ski
             f" {aside['wrong_served']:.3f} | {worst} {kinds[worst]:.3f} | {most:g}; {least:g} | {met(wrong, right, most, least)} |",
             flush=True,
         )
-    rows = rows_of("pairs_gptcache_mock", "", fast=False)
+    rows = rows_of("pairs_gptcache_mock", "")
     stored = evaluate_pairs(rows, vectors, CalibratedMatcher(calibration))["store_all"]
     print(
         f"| pairs_gptcache_mock, all stored | {stored['right']:.3f} / {stored['wrong']:.3f} | | | 0.015; 0.87 |"
         f" {met(stored['wrong'], stored['right'], 0.015, 0.87)} |"
     )
     for name in ("distinct_prompts", "context_pairs"):
-        found = evaluate_rows(rows_of(name, "", fast=False), vectors, CalibratedMatcher(calibration))
+        found = evaluate_rows(rows_of(name, ""), vectors, CalibratedMatcher(calibration))
         print(
             f"| {name} | {found['hits']} hits | | | 0 hits | {'ok' if found['hits'] == 0 else 'HITS'} |",
             flush=True,
@@ -220,13 +222,13 @@ def _varied(judge: Judge, without: frozenset[str]) -> Callable[[float], Matcher]
     return at
 
 
-def measure_guards(*, fast: bool, skip_chinese: bool) -> None:
+def measure_guards(*, sample: int | None, skip_chinese: bool) -> None:
     """Print which share of the pairs that ask the same / that don't each guard refuses alone."""
     columns = [c for c in GUARDED if not (skip_chinese and "zh" in c)]
     table: dict[str, list[str]] = {name: [] for name in ("equal normal form", *(g for g, _ in GUARDS), "any")}
     for column in columns:
         name, _, part = column.partition(" ")
-        rows = rows_of(name, part, fast=fast)
+        rows = rows_of(name, part, sample=sample)
         said = [_said(str(r["b"]), str(r["a"])) for r in rows]
         same = np.array([int(r["same"]) for r in rows])
         for line, cells in table.items():
@@ -246,7 +248,7 @@ def measure_guards(*, fast: bool, skip_chinese: bool) -> None:
 
 
 def reliability(
-    vectors: Vectors, calibration: Calibration, *, fast: bool
+    vectors: Vectors, calibration: Calibration, *, sample: int | None
 ) -> dict[str, list[tuple[float, float, int]]]:
     """Return, per file, bins of (mean probability, share that asks the same, pairs) where no guard and no normal form decides."""
     found = {}
@@ -256,7 +258,7 @@ def reliability(
         ("pairs_zh", "lcqmc"),
         ("pairs_zh", "oppo-xiaobu"),
     ):
-        rows = rows_of(name, part, fast=fast)
+        rows = rows_of(name, part, sample=sample)
         embeddings = vectors.of([str(r[side]) for r in rows for side in ("a", "b")])
         similarities = np.einsum("ij,ij->i", embeddings[0::2], embeddings[1::2])
         said: list[tuple[float, int]] = []
@@ -318,7 +320,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--calibration", type=Path, help="a file of `semcache tune` or tools/fit_calibration.py"
     )
-    parser.add_argument("--fast", action="store_true", help="a sample of each file, no traces")
+    parser.add_argument("--fast", action="store_true", help="600 rows of each file, no traces")
+    parser.add_argument("--sample", type=int, help="so many rows of each file, no traces")
     parser.add_argument("--only", choices=("pairs", "traces", "guards", "reliability"), help="one part of it")
     parser.add_argument("--english", action="store_true", help="leave out Chinese")
     parser.add_argument("--plots", type=Path, help="folder for matching-reliability.png")
@@ -330,14 +333,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         calibration = replace(fitted, fingerprint=encoder.fingerprint)
     print(f"encoder {encoder.fingerprint}; {calibration.note}")
     vectors = Vectors(encoder)
+    sample = SAMPLE if given.fast and given.sample is None else given.sample
     if given.only in (None, "pairs"):
-        measure_pairs(vectors, calibration, fast=given.fast, skip_chinese=given.english)
-    if given.only == "traces" or (given.only is None and not given.fast):
+        measure_pairs(vectors, calibration, sample=sample, skip_chinese=given.english)
+    if given.only == "traces" or (given.only is None and sample is None):
         measure_traces(vectors, calibration, skip_chinese=given.english)
     if given.only in (None, "guards"):
-        measure_guards(fast=given.fast, skip_chinese=given.english)
+        measure_guards(sample=sample, skip_chinese=given.english)
     if given.plots is not None and given.only in (None, "reliability"):
-        curves = reliability(vectors, calibration, fast=given.fast)
+        curves = reliability(vectors, calibration, sample=sample)
         for name, bins in curves.items():
             print(f"{name}: " + "  ".join(f"{p:.2f}→{share:.2f} ({n})" for p, share, n in bins))
         draw_reliability(curves, given.plots / "matching-reliability.png")

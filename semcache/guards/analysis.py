@@ -170,11 +170,20 @@ _STOP_WORD_OF: Final = {
 
 def _join_places(tokens: list[Token]) -> list[Token]:
     """Join names of places that have several words: `new york` becomes one token."""
+    beginnings = lexicon.place_beginnings()
+    if beginnings.isdisjoint([token.text for token in tokens]):
+        return tokens
     out: list[Token] = []
     i, size = 0, len(tokens)
     while i < size:
         token = tokens[i]
-        if token.kind == "w" and token.text not in en.FUNCTION and i + 1 < size and tokens[i + 1].kind == "w":
+        if (
+            token.text in beginnings
+            and token.kind == "w"
+            and token.text not in en.FUNCTION
+            and i + 1 < size
+            and tokens[i + 1].kind == "w"
+        ):
             for width in (3, 2):
                 name = " ".join(t.text for t in tokens[i : i + width])
                 if i + width <= size and lexicon.is_place(name):
@@ -217,9 +226,10 @@ def _classify(token: Token, before: str, after: str) -> tuple[str, str]:
         return word, _number_class(token)
     if kind != "w":
         return word, _BY_KIND[kind]
-    found = _calendar(token, before, after)
-    if found is not None:
-        return found
+    if word in _CALENDAR:
+        found = _calendar(token, before, after)
+        if found is not None:
+            return found
     if word in en.QUESTION:
         return en.QUESTION[word], QUESTION
     if word in en.FUNCTION:
@@ -258,6 +268,7 @@ def _calendar(token: Token, before: str, after: str) -> tuple[str, str] | None:
     return None
 
 
+_CALENDAR: Final = frozenset((*en.RELATIVE, *en.DAYS, *en.WEEKDAYS, *en.MONTHS, *en.DAY_PARTS))
 _AMBIGUOUS_DAYS: Final = en.words("sun mon sat wed")
 _AMBIGUOUS_MONTHS: Final = en.words("may march mar jan")
 _ZH_NOT_ALONE: Final = en.words("人民币 号 点 人 次 遍 倍 层 楼 集 级 期 里 度 分 角 升")

@@ -236,6 +236,12 @@ def chinese_rarity(word: str) -> float:
     return min(1.0, max(0.15, (rank - 25) / 30))
 
 
+@cache
+def place_beginnings() -> frozenset[str]:
+    """Return the first words of places whose names have several words."""
+    return frozenset(name.partition(" ")[0] for name in _places() if " " in name)
+
+
 def is_place(name: str) -> bool:
     """Tell whether a lower-case name is a country, a state of the USA or a city of some size."""
     return name in _places()

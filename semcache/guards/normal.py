@@ -53,7 +53,8 @@ _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff"
 _LETTER: Final = rf"[^\W\d_{_CJK}]"
 _TOKEN: Final = re.compile(
     rf"""
-    (?P<code>`+[^`\n]+`+)
+    (?P<plain>[A-Za-z]+(?=[\s?!,;]|$))
+  | (?P<code>`+[^`\n]+`+)
   | (?P<url>https?://[^\s{_CJK}]+|[\w.+-]+@[\w-]+\.[\w.]+)
   | (?P<acronym>(?<![\w.])(?:[A-Za-z]\.){{2,}}(?:[A-Za-z]\b)?)
   | (?P<sharp>(?<!\w)[A-Za-z]{{1,2}}(?:\+\+|\#)(?!\w))
@@ -149,7 +150,13 @@ def _plain_tokens(text: str) -> list[Token]:
     for found in _TOKEN.finditer(text):
         group = found.lastgroup
         raw = found[0]
-        if group == "word":
+        if group == "plain":  # a word, found without trying the other forms
+            word = raw.lower()
+            if word in en.CONTRACTIONS:
+                tokens.extend(_word(raw))
+            else:
+                add(Token(word, "w", raw))
+        elif group == "word":
             tokens.extend(_word(raw))
         elif group == "stop":
             continue
