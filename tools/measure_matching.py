@@ -101,9 +101,12 @@ def measure_pairs(
         kinds = {k: f["wrong_served"] for k, f in whole["by_kind"].items() if f["wrong_served"] is not None}
         worst = max(kinds, key=kinds.__getitem__)
         right, wrong = whole["right_kept"], whole["wrong_served"]
+        apart = " / ".join(
+            "-" if (v := aside[k]) is None else f"{v:.3f}" for k in ("right_kept", "wrong_served")
+        )
         print(
-            f"| {name} {part}{' gate' if gate else ''} | {right:.3f} / {wrong:.3f} | {aside['right_kept']:.3f} /"
-            f" {aside['wrong_served']:.3f} | {worst} {kinds[worst]:.3f} | {most:g}; {least:g} | {met(wrong, right, most, least)} |",
+            f"| {name} {part}{' gate' if gate else ''} | {right:.3f} / {wrong:.3f} | {apart} | {worst} {kinds[worst]:.3f} |"
+            f" {most:g}; {least:g} | {met(wrong, right, most, least)} |",
             flush=True,
         )
     rows = rows_of("pairs_gptcache_mock", "")
@@ -153,7 +156,8 @@ class Judge:
         if similarity < self.cosine:
             return Judgement("below_threshold")
         left = refused - self.without
-        return Judgement(f"guard:{next(iter(left))}" if left else None)
+        first = next((name for name, _ in GUARDS if name in left), None)
+        return Judgement(f"guard:{first}" if first else None)
 
 
 def _said(query: str, stored: str) -> tuple[bool, frozenset[str]]:

@@ -13,6 +13,7 @@ from semcache.guards.comparison import Comparison
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Guard, Verdict, refuse, show
 
 NEAR: Final = 0.6  # overlap from which operators decide
+_THINGS: Final = frozenset((an.CONTENT, an.NAME, an.PLACE, an.UNIT, an.CURRENCY))
 _NUMERIC: Final = frozenset((an.NUMBER, an.ORDINAL, an.YEAR))
 _SAME_DAY: Final = (
     frozenset(("today", "tonight")),
@@ -81,7 +82,33 @@ def number(c: Comparison) -> Verdict:
     theirs = _counted(c.b)
     if len(mine) > 1 and len(mine) == len(theirs) and sorted(mine) != sorted(theirs):
         return refuse(f"the same numbers count other things: {show([m[0] for m in mine])}")
+    if len(mine) > 1:
+        exchanged = _exchanged(c.a, c.b)
+        if exchanged:
+            return refuse(f"the numbers count each other's things: {show(exchanged)}")
     return PASS
+
+
+def _exchanged(a: an.Analysis, b: an.Analysis) -> list[str]:
+    """Return two numbers that changed places: twelve circles and three squares, three circles and twelve squares."""
+    mine, theirs = _things(a), _things(b)
+    for number, thing in mine.items():
+        other = theirs.get(number)
+        if other is None or other == thing:
+            continue
+        for second, its in mine.items():
+            if its == other and theirs.get(second) == thing:
+                return [number, second]
+    return []
+
+
+def _things(text: an.Analysis) -> dict[str, str]:
+    """Return what stands right behind each number, where that is a word that tells."""
+    return {
+        text.keys[i]: text.keys[i + 1]
+        for i, kind in enumerate(text.classes[:-1])
+        if kind in _NUMERIC and text.classes[i + 1] in _THINGS
+    }
 
 
 def _counted(text: an.Analysis) -> list[tuple[str, str]]:
