@@ -1,7 +1,7 @@
 """How soon is a withdrawn answer gone in another process, and what do feedback and invalidations cost?
 
     python benchmarks/bench_withdrawals.py [--only delays tags feedback call invalidate] [--trials 100]
-        [--events 1000000] [--tags 100000] [--entries 100000] [--json]
+        [--events 1000000] [--rated 1000] [--tags 100000] [--entries 100000] [--json]
 
 - delays: from the return of the deciding thumbs-down to the start of the last lookup that another process still
   served. It keeps local copies (bound 1 s) and asks without pause.
@@ -105,20 +105,20 @@ def sent(cache: SemanticCache, plans: Iterable[Plan[Any]]) -> list[Any]:
     return results
 
 
-def feedback_memory(url: str, events: int) -> dict[str, Any]:
-    """Many verdicts on 1,000 entries, by raters who never suffice to withdraw; one of four is a thumbs-up.
+def feedback_memory(url: str, events: int, rated: int) -> dict[str, Any]:
+    """Many verdicts on some entries, by raters who never suffice to withdraw; one of four is a thumbs-up.
 
     The marks are those of `SemanticCache.feedback`, 500 in one round trip.
     """
     client = redis.Redis.from_url(url)
     with open_cache(url, feedback_raters=10**6) as cache:
-        ids = [str(cache.put(f"entry {n}", "x").entry_id) for n in range(1000)]
+        ids = [str(cache.put(f"entry {n}", "x").entry_id) for n in range(rated)]
         policy, plans = cache.policy, cache._store._operations.plans  # type: ignore[attr-defined]
 
         def mark(number: int) -> Mark:
             rater = principal_digest(f"u-{(number * 7919) % 100_003}")
             return Mark(
-                entry_id=ids[number * 31 % 1000], revision=None, verdict=1 if number % 4 == 3 else -1, about="answer",
+                entry_id=ids[number * 31 % rated], revision=None, verdict=1 if number % 4 == 3 else -1, about="answer",
                 principal=rater, nonce=rater, text="-", similarity=None, raters=policy.feedback_raters,
                 window=policy.feedback_window, keep=policy.tombstone_ttl, rate=policy.feedback_rate,
                 rate_window=policy.feedback_rate_window, weight=1.0, trust=policy.feedback_trust,
@@ -143,6 +143,7 @@ def feedback_memory(url: str, events: int) -> dict[str, Any]:
     client.close()
     return {
         "events": events,
+        "entries": rated,
         "actions": dict(actions),
         "per_s": round(events / took),
         "MB_by_tenth": grown,
@@ -253,6 +254,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--calls", type=int, default=5000)
     parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rated", type=int, default=1000, help="entries that the events are about")
     parser.add_argument("--tags", type=int, default=100_000)
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--json", action="store_true")
@@ -262,7 +264,7 @@ def main() -> None:
         "call": lambda url: feedback_call(url, options.calls),
         "invalidate": lambda url: invalidation(url, options.entries),
         "tags": lambda url: tag_memory(url, options.tags),
-        "feedback": lambda url: feedback_memory(url, options.events),
+        "feedback": lambda url: feedback_memory(url, options.events, options.rated),
     }
     report: dict[str, Any] = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
