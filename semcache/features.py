@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
@@ -28,6 +29,9 @@ _BLOCK = 1.0  # seconds that one read of the stream waits
 _PAUSE = 0.5  # seconds between attempts while the store is away
 
 
+_open_ones: weakref.WeakSet[_Base] = weakref.WeakSet()
+
+
 class _Base:
     """What both feature caches share."""
 
@@ -41,6 +45,12 @@ class _Base:
         self._stop = threading.Event()
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
+        _open_ones.add(self)
+
+    def _after_fork(self) -> None:
+        self._core.renew()
+        self._stop = threading.Event()
+        self._thread = None
 
     def _follow(self) -> None:
         """Listen to the stream, where there are copies to drop and nobody listens in this process yet."""
@@ -319,5 +329,13 @@ class AsyncFeatureCache(_Base):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+
+def _renew_after_fork() -> None:
+    for one in list(_open_ones):
+        one._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)
 
 __all__ = ["AsyncFeatureCache", "FeatureCache", "JsonValue", "Values"]

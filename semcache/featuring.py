@@ -97,6 +97,11 @@ class Featuring:
 
     # local copies
 
+    def renew(self) -> None:
+        """Begin anew in a forked child, where whoever held the lock is gone."""
+        self.lock = threading.RLock()
+        self.forget()
+
     def forget(self) -> None:
         """Drop all local copies."""
         self._drop(None)

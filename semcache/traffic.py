@@ -23,6 +23,7 @@ _TIMES: Final = (
 )  # fmt: skip
 _RESPONSES: Final = ("response", "answer", "output", "completion", "outputs")
 _DAY: Final = 86400.0
+_MOST: Final = 5_000_000  # requests that a log may stand for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ def read_traffic(path: Path, *, limit: int | None = None, seed: int = 0) -> list
         if asked is None:
             continue
         repeats = next((n for k in ("popularity", "count") if (n := _number(row.get(k))) is not None), None)
+        if len(found) + int(repeats or 1) > _MOST:
+            raise ConfigurationError(
+                f"{path}: stands for more than {_MOST:,} requests by its popularity or count; expected fewer: give"
+                " --limit, or divide them all by the same number"
+            )
         if repeats is None or asked.time is None:
             found.extend([asked] * max(1, int(repeats or 1)))
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -255,6 +256,23 @@ def test_features_live_in_a_cluster(tmp_path: Path, namespace: str) -> None:
             assert found == {f"u{n}": {"tier": n} for n in range(30)}
             features.invalidate("user", ["u1"], ["tier"])
             assert features.get("user", "u1", ["tier"]) == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_copies_of_its_own(redis_url: str, namespace: str) -> None:
+    with FeatureCache.open(redis_url, namespace=namespace, local_bound=3600.0) as features:
+        features.put("user", "ada", {"tier": "gold"})
+        features.get("user", "ada", ["tier"])
+        child = os.fork()
+        if child == 0:
+            ok = features.get("user", "ada", ["tier"]) == {"tier": "gold"}
+            features.put("user", "ada", {"tier": "tin"})
+            os._exit(0 if ok else 1)
+        _, status = os.waitpid(child, 0)
+
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert eventually(lambda: features.get("user", "ada", ["tier"]) == {"tier": "tin"}, 5.0)
 
 
 RULES = {

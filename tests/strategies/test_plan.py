@@ -211,6 +211,12 @@ def test_a_popularity_stands_for_so_many_requests_of_that_day(tmp_path: Path) ->
     assert found == read_traffic(written(tmp_path, rows))  # type: ignore[arg-type]
 
 
+def test_a_popularity_beyond_reason_is_refused(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"query": "b", "date": "1970-01-02", "popularity": 10**12}]
+    with pytest.raises(ConfigurationError, match="divide them"):
+        read_traffic(written(tmp_path, rows))
+
+
 def test_a_log_without_prompts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no row has a prompt"):
         read_traffic(written(tmp_path, [{"prompt": "  "}]))
