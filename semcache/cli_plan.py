@@ -223,4 +223,9 @@ def _draw(made: Plan, title: str, target: Path) -> None:
         axes[1].set_ylim(bottom=0)
         axes[1].legend()
     figure.suptitle(title)
-    figure.savefig(target)
+    try:
+        figure.savefig(target)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(
+            f"the plot can't be written to {target}: {error}; expected a file like plan.png in a folder that exists"
+        ) from error

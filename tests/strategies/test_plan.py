@@ -273,6 +273,10 @@ def test_the_command_plans_measures_and_draws(tmp_path: Path) -> None:
     assert made["usd_per_call"] is None  # nobody said how many tokens
     assert drawing.read_bytes()[:4] == b"\x89PNG"
 
+    for target in (tmp_path / "nowhere" / "plan.png", tmp_path / "plan.sea"):
+        refused = CliRunner().invoke(app, ["plan", str(path), "--entry-bytes", "1", "--plot", str(target)])
+        assert refused.exit_code == 2
+        assert "can't be written" in refused.output
     shown = CliRunner().invoke(app, ["plan", str(path), "--entry-bytes", "5000", "--semantic"])
     assert shown.exit_code == 0, shown.output
     assert "recommended:" in shown.stdout
