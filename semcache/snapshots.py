@@ -80,7 +80,7 @@ class Snapshots:
     def renew(self) -> None:
         """Start anew in a forked child."""
         self._writing = threading.Lock()
-        self._written: object = None
+        self._written: tuple[Position, int] | None = None  # where the log was at the last one, and its rows
 
     def path(self, fingerprint: str) -> Path:
         """Where the snapshot of an encoder's rows lies."""
@@ -130,12 +130,12 @@ class Snapshots:
                 if scope in here:
                     core.loads += 1
                     core.loaded[scope] = core.loads
-            self._written = (kept, core.loads)
+            self._written = (kept, sum(index.count(scope) for scope in here))
         log.info("read %s scopes from the snapshot %s", len(here), path)
         return found.sequence
 
     def write(self, core: Rows, at: Position) -> bool:
-        """Write a snapshot, unless nothing has changed since the last; never raises for the file's sake.
+        """Write a snapshot, unless little has changed since the last; never raises for the file's sake.
 
         Args:
             at: Up to where the log is applied to the index.
@@ -145,9 +145,10 @@ class Snapshots:
             if not isinstance(index, KeptIndex) or not at.epoch or not core.own.settle(PATIENCE):
                 return False
             with core.lock:
-                forgotten, loads = core.forgotten, core.loads
+                forgotten = core.forgotten
                 before = {scope: load for scope, load in core.loaded.items() if load}
-            if not before or (at, loads) == self._written:
+            rows = sum(index.count(scope) for scope in before)
+            if not before or not self._worth_it(at, rows):
                 return False
 
             def meta() -> dict[str, Any]:
@@ -172,8 +173,16 @@ class Snapshots:
                 log.warning("the snapshot %s can't be written: %s", path, error)
                 core.metrics.count("failures", "snapshot_write")
                 return False
-            self._written = (at, loads)
+            self._written = (at, rows)
             return True
+
+    def _worth_it(self, at: Position, rows: int) -> bool:
+        """Whether the next process would have much to catch up with: a hundredth of the rows, read or in the log."""
+        if self._written is None:
+            return True
+        then, had = self._written
+        behind = at.sequence - then.sequence + max(0, rows - had)
+        return at.epoch != then.epoch or behind < 0 or 0 < rows <= 100 * behind
 
     def _tidy(self, path: Path) -> None:
         """Remove what encoders left behind that nobody uses any more."""

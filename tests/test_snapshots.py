@@ -271,6 +271,34 @@ def test_a_folder_that_is_none_is_refused(make: Callable[..., Facade], tmp_path:
         SemanticCache(store=MemoryStore(), encoder=TableEncoder(TABLE), snapshot_dir=tmp_path)
 
 
+def test_a_process_that_changed_little_leaves_the_snapshot_as_it_is(
+    make: Callable[..., Facade], tmp_path: Path
+) -> None:
+    first = make()
+    fill(first)
+    for number in range(300):
+        first.put(f"prompt {number}", "x")
+    assert within(10.0, lambda: first.cache._follower._follower.at.sequence == 301)
+    first.close()
+    written = kept(tmp_path).stat()
+    second = make()
+    assert isinstance(second.lookup("apples"), Hit)
+    second.lookup(CacheRequest("apples", tenant="another"))  # one more scope, with nothing in it
+    second.put("pear", "another fruit")
+    assert within(5.0, lambda: second.cache._follower._follower.at.sequence == 302)
+    second.close()
+    unchanged = kept(tmp_path).stat()
+    third = make()
+    for number in range(300, 310):
+        third.put(f"prompt {number}", "x")
+    assert isinstance(third.lookup("pears"), Hit)
+    assert within(5.0, lambda: third.cache._follower._follower.at.sequence == 312)
+    third.close()
+
+    assert unchanged.st_ino == written.st_ino
+    assert kept(tmp_path).stat().st_ino != written.st_ino
+
+
 def test_a_snapshot_is_written_from_time_to_time(make: Callable[..., Facade], tmp_path: Path) -> None:
     cache = make(policy=Policy(deadline=5.0, snapshot_every=0.2))
     fill(cache)
@@ -306,11 +334,14 @@ def test_what_leaves_the_index_while_it_is_written_isnt_taken_for_whole(redis_ur
         index.happens = lambda: None  # type: ignore[misc, assignment]
         follower.keep()
         whole = AdaptiveIndex(2).restore(path)
-        cache.lookup(CacheRequest("pears", tenant="another"))  # something new
+        cache.put("pear", "another fruit")
+        assert within(5.0, lambda: follower._follower.at.sequence == 2)  # type: ignore[union-attr]
         index.happens = lambda: core.scope_dropped(scope)  # type: ignore[misc, assignment]
         follower.keep()
         dropped = AdaptiveIndex(2).restore(path)
-        cache.lookup("pears")
+        assert isinstance(cache.lookup("pears"), Hit)
+        cache.put("pear", "yet another fruit")
+        assert within(5.0, lambda: follower._follower.at.sequence == 3)  # type: ignore[union-attr]
         index.happens = core.forget  # type: ignore[misc, assignment]
         follower.keep()
 
