@@ -4,7 +4,8 @@
 
 hits, misses: latencies of whole calls from one thread against an embedded server over its unix socket, in blocks of
 200 that take turns among the policies; the median of the blocks' medians. `--against` compares with another checkout,
-each in a process of its own, in turns.
+each in a process of its own, in turns; also by the processor time of the calling thread, which other work on the
+machine disturbs less.
 flights: 8 processes with 50 callers each ask for one text.
 ageing: the traces replayed against a store in memory on a clock of their own, prompts compared exactly. A request every
 half second, the model takes 2 s, and one answer in two changes, every 20 minutes to 4 hours, by a hash of its prompt: the
@@ -147,13 +148,15 @@ def child(path: str | None, rounds: int) -> dict[str, float]:
         "            cache.put(request, 'An answer of a thousand characters. ' * 28)\n"
         "            for name, act in (('lookup', lambda: cache.lookup(request)),\n"
         "                    ('get_or_compute', lambda: cache.get_or_compute(request, None))):\n"
-        "                act(); blocks = []\n"
+        "                act(); blocks, cpu = [], []\n"
         "                for _ in range(int(sys.argv[2])):\n"
-        "                    times = []\n"
+        "                    times, before = [], time.thread_time()\n"
         "                    for _ in range(200):\n"
         "                        started = time.perf_counter(); act(); times.append(time.perf_counter() - started)\n"
+        "                    cpu.append((time.thread_time() - before) / 200 * 1e6)\n"
         "                    blocks.append(statistics.median(times) * 1e6)\n"
         "                found[f'{name} {tier}'] = statistics.median(blocks)\n"
+        "                found[f'{name} {tier}, processor'] = statistics.median(cpu)\n"
         "print(json.dumps(found))\n"
     )
     folder = path or str(Path(__file__).resolve().parents[1])
