@@ -398,6 +398,9 @@ class SemanticCache(_Base):
         """
         request = as_request(request)
         said = given(request, tags=tags, ttl=ttl, confidence=confidence, kind=kind)
+        answer = self._core.answer_local(request, said, call_model)
+        if answer is not None:
+            return answer
         self._follow()
         return drive(self._core.get_or_compute(request, call_model, said), self._store)
 
@@ -425,6 +428,9 @@ class SemanticCache(_Base):
         """
         request = as_request(request)
         said = given(request, tags=tags, ttl=ttl, confidence=None, kind=kind)
+        answer = self._core.answer_local(request, said, again)
+        if answer is not None:
+            return answer
         self._follow()
         return drive(self._core.begin(request, said, again), self._store)
 
@@ -762,6 +768,9 @@ class AsyncSemanticCache(_Base):
         """Serve a stored response, or call the model and store what it says, as `SemanticCache.get_or_compute` does."""
         request = as_request(request)
         said = given(request, tags=tags, ttl=ttl, confidence=confidence, kind=kind)
+        answer = self._core.answer_local(request, said, call_model)
+        if answer is not None:
+            return answer
         self._follow()
         return await drive_async(self._core.get_or_compute(request, call_model, said), self._store)
 
@@ -777,6 +786,9 @@ class AsyncSemanticCache(_Base):
         """Serve a stored response, or wait, or lead, as `SemanticCache.begin` does."""
         request = as_request(request)
         said = given(request, tags=tags, ttl=ttl, confidence=None, kind=kind)
+        answer = self._core.answer_local(request, said, again)
+        if answer is not None:
+            return answer
         self._follow()
         return await drive_async(self._core.begin(request, said, again), self._store)
 

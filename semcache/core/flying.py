@@ -46,6 +46,13 @@ class Flying(Refreshing):
             raise
         return (yield from self.finish(begun, response))
 
+    def answer_local(
+        self, request: CacheRequest, given: Given, again: Callable[[CacheRequest], Any] | None
+    ) -> Answer | None:
+        """Serve from a local copy, before any step is taken; None if there is none that may be."""
+        hit = self.serve_local(request)
+        return None if hit is None else self._served(request, again, given, hit)
+
     def begin(
         self, request: CacheRequest, given: Given, again: Callable[[CacheRequest], Any] | None
     ) -> Steps[Answer | Lead]:
@@ -62,9 +69,6 @@ class Flying(Refreshing):
         ):
             return (yield from self._take(request, None, given, again))
         admission.check_prompt(request.prompt)
-        hit = self.serve_local(request)
-        if hit is not None:
-            return self._served(request, again, given, hit)
         key = yield from self._flight_key(request)
         for _ in range(2):
             flight, leads = self.flights.join(key)

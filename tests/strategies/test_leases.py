@@ -110,7 +110,6 @@ def test_eight_processes_of_fifty_callers_call_the_model_once(
 
     assert len(noted(calls)) == 1
     assert [answer["texts"] for answer in found] == [["answer to one text"]] * 8
-    assert sum(answer["waited"] for answer in found) >= 8 * 49
     assert max(answer["took"] for answer in found) < 30.0  # they were told: a lease would last longer
 
 
