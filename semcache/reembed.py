@@ -68,13 +68,13 @@ class Reembedder:
 
     def _behind(self, seen: EncodersSeen) -> bool:
         """Whether there may be work that the log doesn't tell of."""
-        done = seen.progress.finished if seen.progress is not None else None
-        if done is None:
+        last = seen.progress
+        if last is None or last.finished is None or last.started is None:
             return True
-        recently = self._passed is not None and self._clock() - self._passed < AGAIN
-        return not recently and any(
-            when > done for name, when in seen.seen.items() if name != self._core.fingerprint
-        )
+        if self._passed is not None and self._clock() - self._passed < AGAIN:
+            return False
+        since = last.started - MARGIN
+        return any(when > since for name, when in seen.seen.items() if name != self._core.fingerprint)
 
     def _seen(self) -> EncodersSeen:
         seen = self._store.encoders(self._core.fingerprint, timeout=_TIMEOUT)
@@ -124,6 +124,7 @@ class Reembedder:
         core, store, seen = self._core, self._store, self._seen()
         if seen.progress is not None and not (whole or core.foreign or self._behind(seen)):
             return seen.progress  # another process has just done it
+        began = self._clock()
         total, batches = self._work(lease, seen, whole)
         progress = Reembedding(fingerprint=core.fingerprint, total=total, started=seen.now, leader=True)
         noted = self._clock()
@@ -144,11 +145,11 @@ class Reembedder:
                 took = self._clock() - started
                 if rate is not None and self._stop.wait(max(len(some) / rate - took, took)):
                     raise _LostError
-        # What another encoder stored while this pass began is for the next one.
-        progress = replace(progress, total=progress.done + progress.skipped, finished=seen.now - MARGIN)
-        # A pass that found nothing to do leaves the word of the one that did.
+        ended = seen.now + self._clock() - began
+        progress = replace(progress, total=progress.done + progress.skipped, finished=ended)
+        # A pass that found nothing to do leaves the numbers of the one that did.
         last = progress if progress.total or seen.progress is None else seen.progress
-        core.reembedding = replace(last, finished=progress.finished)
+        core.reembedding = replace(last, started=seen.now, finished=ended)
         store.note_reembedding(core.reembedding, timeout=_TIMEOUT)
         watch(progress)
         if progress.done:
