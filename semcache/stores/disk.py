@@ -59,8 +59,10 @@ class DiskTier:
         self._namespace = namespace
         self._most = most_bytes
         self._on_failure = on_failure
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the writer; readers don't wait for what it writes
         self._connection: sqlite3.Connection | None = None
+        self._reading = threading.Lock()
+        self._reader: sqlite3.Connection | None = None
         self._work: deque[tuple[str, Any]] = deque(maxlen=10_000)
         self._wake = threading.Event()
         self._idle = threading.Event()
@@ -83,6 +85,14 @@ class DiskTier:
             self._connection = made
         return self._connection
 
+    def _open_reader(self) -> sqlite3.Connection:
+        """Return the connection for reading; the lock of readers is held."""
+        if self._reader is None:
+            with self._lock:
+                self._open()  # makes the file
+            self._reader = sqlite3.connect(self._path, timeout=_PATIENCE, check_same_thread=False)
+        return self._reader
+
     def get(self, entry_id: str, epoch: str, now: float) -> Kept | None:
         """Return an entry of this epoch that has time left.
 
@@ -92,11 +102,11 @@ class DiskTier:
         Raises:
             sqlite3.Error, OSError: The file can't be read.
         """
-        with self._lock:
+        with self._reading:
             if self._closed:
                 return None
             row = (
-                self._open()
+                self._open_reader()
                 .execute(
                     "SELECT epoch, fence, created, ends, fields, response, embedding, shared FROM entries"
                     " WHERE namespace = ? AND id = ?",
@@ -200,10 +210,11 @@ class DiskTier:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(5.0)
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        with self._reading, self._lock:
+            for connection in (self._reader, self._connection):
+                if connection is not None:
+                    connection.close()
+            self._reader = self._connection = None
 
 
 def _row(
