@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.http.served import SECRET, Served, key
+from tests.http.served import POLICY, SECRET, Served, key
 from tests.upstream import Upstream
 
 QUESTION = "How do I reset my password?"
@@ -190,3 +192,21 @@ def test_score_is_another_name_for_verdict(keyed: Served) -> None:
     lookup_id = ask(keyed, QUESTION, "acme")["x-semcache-lookup-id"]
 
     assert judge(keyed, "acme", lookup_id=lookup_id, score=1)["recorded"] is True
+
+
+def test_a_trusted_keys_named_rater_of_weight_withdraws_alone(stub: Upstream) -> None:
+    keys = (key("acme", "acme", "use", "feedback:trusted"), key("acme-web", "acme", "use", "feedback"))
+    policy = replace(POLICY, feedback_weights={"key:acme/editor-*": 3.0, "key:acme-web": 0.0})
+    with Served(stub.url, keys=keys, secret=SECRET, policy=policy) as served:
+        lookups = [ask(served, QUESTION, "acme")["x-semcache-lookup-id"] for _ in range(4)][1:]
+        said = [
+            judge(served, "acme-web", lookup_id=lookups[0], verdict=-1, rater="editor-1"),
+            judge(served, "acme", lookup_id=lookups[1], verdict=-1, rater="ann"),
+            judge(served, "acme", lookup_id=lookups[2], verdict=-1, rater="editor-bo"),
+        ]
+
+    assert [(one["action"], one["raters"], one["weight"], one["needed"]) for one in said] == [
+        ("recorded", 0, 0.0, 3.0),
+        ("recorded", 1, 1.0, 3.0),
+        ("withdrawn", 2, 4.0, 3.0),
+    ]
