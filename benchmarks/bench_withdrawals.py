@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import os
 import platform
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -133,6 +134,7 @@ def feedback_memory(url: str, events: int, rated: int) -> dict[str, Any]:
             )
             if first // (events // 10) != (first + 500) // (events // 10):
                 grown.append(round((memory(client) - before) / 1e6, 1))
+                print(f"{first + 500:,} verdicts, {grown[-1]} MB", file=sys.stderr)
         took = time.perf_counter() - started
         marks = {
             what: max(
