@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
 
 
 def serves(namespace: str, name: str, share: float) -> bool:
@@ -19,15 +18,6 @@ def serves(namespace: str, name: str, share: float) -> bool:
     """
     digest = blake2b(f"{namespace}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") < share * 2**64
-
-
-def tokens(usage: Mapping[str, Any] | None) -> int:
-    """Return the tokens that a model says it took, 0 if it says nothing."""
-    counts = {name: n for name, n in (usage or {}).items() if type(n) is int and n > 0}
-    if "total_tokens" in counts:
-        return counts["total_tokens"]
-    into = counts.get("prompt_tokens", counts.get("input_tokens", 0))
-    return into + counts.get("completion_tokens", counts.get("output_tokens", 0))
 
 
 def hit_rate(shadow: Mapping[str, int]) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from semcache import trial
 from semcache.core.state import State
 from semcache.errors import StoreUnavailableError
+from semcache.eviction import tokens_of
 from semcache.freshness import agree, same_answer
 from semcache.steps import Compute, Steps
 from semcache.types import CacheRequest, Decision, Fence, Hit, Miss, Response
@@ -67,8 +68,8 @@ class Watching(State):
         """Count whether the answer that was kept back agrees with the model's, and what it would have saved."""
         same = yield from self.agreement(hit.response, response)
         self.metrics.count("shadow", "unjudged" if same is None else "agreed" if same else "differed")
-        tokens = trial.tokens(response.usage) or trial.tokens(hit.response.usage)
-        self.metrics.count("shadow", "tokens", tokens)
+        tokens = tokens_of(response.usage) or tokens_of(hit.response.usage) or 0.0
+        self.metrics.count("shadow", "tokens", round(tokens))
         self.metrics.count("shadow", "model_ms", round(response.latency_ms or hit.response.latency_ms or 0.0))
 
     def agreement(self, old: Response, new: Response) -> Steps[bool | None]:

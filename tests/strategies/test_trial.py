@@ -16,7 +16,7 @@ from semcache import CacheRequest, ConfigurationError, Hit, OnlyIfCachedError, P
 from semcache.encoders.agreement import EmbeddingAgreement
 from semcache.metrics import Stats
 from semcache.testing import TableEncoder
-from semcache.trial import agreement, hit_rate, serves, tokens
+from semcache.trial import agreement, hit_rate, serves
 from tests.facade import Facade
 
 Make = Callable[..., Facade]
@@ -227,17 +227,6 @@ def test_a_share_is_as_large_as_it_says(share: float) -> None:
     served = sum(serves("n", f"user:{number}", share) for number in range(10_000))
 
     assert served / 10_000 == pytest.approx(share, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("usage", "count"),
-    [
-        ({"total_tokens": 7}, 7), ({"prompt_tokens": 3, "completion_tokens": 4}, 7), ({"output_tokens": 4}, 4),
-        ({"total_tokens": "many", "input_tokens": 2}, 2), ({}, 0), (None, 0),
-    ],
-)  # fmt: skip
-def test_tokens_are_what_the_model_says(usage: Any, count: int) -> None:
-    assert tokens(usage) == count
 
 
 def test_rates_without_anything_watched() -> None:
