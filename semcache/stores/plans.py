@@ -717,7 +717,7 @@ def seconds(value: float) -> str:
     return repr(float(value))
 
 
-OPERATIONS = ("add", "withdraw", "tag", "clear")
+OPERATIONS = ("add", "withdraw", "evict", "tag", "clear")
 
 
 def _change(record: Any) -> Change:
