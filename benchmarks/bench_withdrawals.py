@@ -107,12 +107,12 @@ def sent(cache: SemanticCache, plans: Iterable[Plan[Any]]) -> list[Any]:
 
 
 def feedback_memory(url: str, events: int, rated: int) -> dict[str, Any]:
-    """Many verdicts on some entries, by raters who never suffice to withdraw; one of four is a thumbs-up.
+    """Many verdicts on some entries, by raters of so little weight that they never withdraw one; one of four is a thumbs-up.
 
     The marks are those of `SemanticCache.feedback`, 500 in one round trip.
     """
     client = redis.Redis.from_url(url)
-    with open_cache(url, feedback_raters=10**6) as cache:
+    with open_cache(url) as cache:
         ids = [str(cache.put(f"entry {n}", "x").entry_id) for n in range(rated)]
         policy, plans = cache.policy, cache._store._operations.plans  # type: ignore[attr-defined]
 
@@ -122,7 +122,7 @@ def feedback_memory(url: str, events: int, rated: int) -> dict[str, Any]:
                 entry_id=ids[number * 31 % rated], revision=None, verdict=1 if number % 4 == 3 else -1, about="answer",
                 principal=rater, nonce=rater, text="-", similarity=None, raters=policy.feedback_raters,
                 window=policy.feedback_window, keep=policy.tombstone_ttl, rate=policy.feedback_rate,
-                rate_window=policy.feedback_rate_window, weight=1.0, trust=policy.feedback_trust,
+                rate_window=policy.feedback_rate_window, weight=0.01, trust=policy.feedback_trust,
                 trust_window=policy.feedback_trust_window,
             )  # fmt: skip
 

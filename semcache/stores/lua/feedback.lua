@@ -20,7 +20,7 @@ end
 local verdict, about, revision = ARGV[1], ARGV[2], entry[2]
 local principal, nonce, text, weight = ARGV[4], ARGV[5], ARGV[6], ARGV[8]
 local base, window = tonumber(ARGV[9]), tonumber(ARGV[10])
-local MARKS, OWN, TRUSTED, EPSILON = 1000, 16, 256, 1e-9
+local MARKS, OWN, TRUSTED, EPSILON = math.min(8000, math.max(256, 8 * base)), 16, 256, 1e-9
 
 -- Marks of this revision in their window, oldest first; the others go.
 local function read(key, since, pattern, fields)
