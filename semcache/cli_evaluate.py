@@ -55,7 +55,10 @@ def evaluate(
     ] = False,
     frontier: Annotated[
         Path | None,
-        typer.Option("--frontier", help="Plot right or hit rate against wrong rate into this file."),
+        typer.Option(
+            "--frontier",
+            help="Plot right or hit rate against wrong rate into this picture, a panel per file.",
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", help="Use the first so many rows of each file.", min=1)
@@ -73,16 +76,11 @@ def evaluate(
     matcher = CalibratedMatcher(numbers, near_copy_gate=near_copy_gate)
     baseline = None if threshold_only is None else ThresholdMatcher(threshold_only)
     vectors = Vectors(chosen)
+    curves: dict[str, dict[str, list[Any]]] = {}
     for path in files:
         (report,) = evaluate_files([path], chosen, matcher, baseline=baseline, limit=limit, vectors=vectors)
         if frontier is not None:
-            report["frontier"] = _curves(path, vectors, numbers, near_copy_gate, limit)
-            target = (
-                frontier
-                if len(files) == 1
-                else frontier.with_stem(f"{frontier.stem}-{path.name.split('.')[0]}")
-            )
-            _plot(report["frontier"], path.name, target)
+            curves[path.name] = report["frontier"] = _curves(path, vectors, numbers, near_copy_gate, limit)
         if json_:
             print(json.dumps(report, ensure_ascii=False))
             continue
@@ -91,6 +89,8 @@ def evaluate(
             print(f"    {kind}: {_figures(figures)}")
         if baseline is not None:
             print("  plain cosine: " + summary(report | report["threshold_only"]))
+    if frontier is not None:
+        _plot(curves, frontier)
 
 
 def tune(
@@ -173,20 +173,23 @@ def _curves(
     return curves
 
 
-def _plot(curves: dict[str, list[Any]], title: str, target: Path) -> None:
+def _plot(curves: dict[str, dict[str, list[Any]]], target: Path) -> None:
+    """Draw the curves of each file into a panel of its own."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError("--frontier", extra="plots") from error
-    figure = Figure(figsize=(6.4, 4.8))
-    axes = figure.subplots()
-    for name, points in curves.items():
-        drawn = [(wrong, right) for _, wrong, right in points if wrong is not None and right is not None]
-        axes.plot(
-            [w for w, _ in drawn], [r for _, r in drawn], "*" if name == "default" else ".-", label=name
-        )
-    axes.set_xlabel("wrong rate")
-    axes.set_ylabel("right or hit rate")
-    axes.set_title(title)
-    axes.legend()
-    figure.savefig(target)
+    figure = Figure(figsize=(max(6.4, 3.9 * len(curves)), 4.2), layout="constrained")
+    panels = figure.subplots(1, max(1, len(curves)), squeeze=False)[0]
+    for axes, (name, of_file) in zip(panels, curves.items(), strict=True):
+        for label, points in of_file.items():
+            drawn = [(100 * w, 100 * r) for _, w, r in points if w is not None and r is not None]
+            style = {"plain cosine": "C0.--", "guards": "C1.-", "default": "k*"}[label]
+            size = 13 if label == "default" else 6
+            axes.plot([w for w, _ in drawn], [r for _, r in drawn], style, markersize=size, label=label)
+        axes.set_xlabel("served wrongly, %")
+        axes.set_title(name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json"))
+        axes.set_xlim(left=-0.05)
+    panels[0].set_ylabel("hits, or right pairs served, %")
+    panels[0].legend(loc="lower right")
+    figure.savefig(target, dpi=110)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import itertools
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
-from semcache import errors
+from semcache import Policy, cli, errors
 from semcache.reasons import MISS_REASONS, STORE_OUTCOMES, docs_anchor
+from semcache.sample import load_sample, traffic
+from tools import refusals
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")] if p.name != "CHANGELOG.md")
+FOLDERS = ("", "docs", "examples", "notebooks")
+PAGES = sorted(p for folder in FOLDERS for p in (ROOT / folder).glob("*.md") if p.name != "CHANGELOG.md")
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 UPSTREAM = ("OpenAI(", "set_llm_cache(")  # run with an upstream by the integrations' own tests
 
@@ -23,21 +30,35 @@ def snippets(page: Path) -> list[str]:
     return SNIPPET.findall(page.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("number", range(len(snippets(ROOT / "README.md"))))
-def test_the_snippets_of_the_readme_run(number: int, tmp_path: Path) -> None:
-    code = snippets(ROOT / "README.md")[number]
-    if any(word in code for word in UPSTREAM):
-        code = STUB + code
-    script = tmp_path / "snippet.py"
-    script.write_text(code, "utf-8")
-    environment = {
+RUN_HERE = [
+    (page, number)
+    for page in (
+        "README.md",
+        "docs/strategies.md",
+        "docs/redis.md",
+    )  # those of the integrations run their own
+    for number in range(len(snippets(ROOT / page)))
+]
+
+
+def _environment(tmp_path: Path) -> dict[str, str]:
+    return {
         "PYTHONPATH": f"{ROOT}:{ROOT / 'integrations'}",
         "SEMCACHE_HOME": str(tmp_path / "home"),
         "PATH": "/usr/bin:/bin",
     }
+
+
+@pytest.mark.parametrize(("page", "number"), RUN_HERE)
+def test_the_snippets_of_a_page_run(page: str, number: int, tmp_path: Path) -> None:
+    code = snippets(ROOT / page)[number]
+    if any(word in code for word in UPSTREAM):
+        code = STUB + code
+    script = tmp_path / "snippet.py"
+    script.write_text(code, "utf-8")
     done = subprocess.run(
         [sys.executable, str(script)],
-        env=environment,
+        env=_environment(tmp_path),
         capture_output=True,
         text=True,
         timeout=120,
@@ -64,7 +85,7 @@ os.environ["OPENAI_API_KEY"] = "sk-test"
 """
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
 def test_links_resolve(page: Path) -> None:
     text = page.read_text("utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -139,3 +160,54 @@ def test_both_caches_have_the_same_methods() -> None:
         }
 
     assert public(SemanticCache) == public(AsyncSemanticCache)
+
+
+def test_the_readme_shows_what_is_refused_today() -> None:
+    assert refusals.table() in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_settings_that_the_readme_lists_exist() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", text.partition("## Settings")[2].partition("\n## ")[0], re.M)
+    names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert len(names) > 15
+    assert names <= {field.name for field in dataclasses.fields(Policy)}
+
+
+def commands() -> list[str]:
+    """Every command line of ours in README, docs, examples and notebooks."""
+    found = set()
+    for page in [*PAGES, *sorted((ROOT / "notebooks").glob("*.ipynb"))]:
+        text = page.read_text("utf-8").replace("\\\n", " ")
+        found |= set(re.findall(r"^(?:    |\$ )?semcache [a-z][^\n`]*", text, re.M))
+        found |= set(re.findall(r"`(semcache [a-z-]+ [^`\n]+)`", text))
+    return sorted(line.strip().removeprefix("$ ").partition("#")[0].strip() for line in found)
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_that_is_shown_has_these_options(line: str) -> None:
+    name, *words = line.removeprefix("semcache ").split()
+    command = typer.main.get_command(cli.app).commands[name]  # type: ignore[attr-defined]
+    options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options
+
+
+def test_the_commands_that_measure_run_as_shown(tmp_path: Path) -> None:
+    shown = [line for line in commands() if re.match(r"semcache (evaluate|tune|plan) [a-z]+\.jsonl", line)]
+    sample = load_sample()
+    pairs = [{"a": q.question, "b": text, "same": 1} for q in sample for text in q.rephrasings]
+    pairs += [{"a": a.question, "b": b.question, "same": 0} for a, b in itertools.pairwise(sample)]
+    stream = traffic(sample, requests=60, seed=1)
+    requests = [{"time": i, "prompt": r.prompt, "label": r.question_id} for i, r in enumerate(stream)]
+    for name, rows in {"pairs": pairs, "trace": requests, "requests": requests}.items():
+        lines = (json.dumps(row | {"lang": "en", "source": "sample"}) for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+
+    assert len(shown) >= 4
+    for line in sorted(shown, key=lambda line: "--calibration" in line):  # after what writes it
+        command = [sys.executable, "-m", "semcache.cli", *line.split()[1:]]
+        done = subprocess.run(
+            command, env=_environment(tmp_path), cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"

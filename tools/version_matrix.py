@@ -39,6 +39,7 @@ class Dependency:
         pinned: Requirements held to their lower bound in the oldest cell; empty means all of base and extras.
         tests: What pytest is given.
         beside: More that the tests import; ``beside_oldest`` where the newest don't go with the oldest.
+        options_oldest: More words for pytest.
         skipped_oldest: Tests that need something which has no version for the oldest cell.
     """
 
@@ -49,6 +50,7 @@ class Dependency:
     beside: tuple[str, ...] = ()
     beside_oldest: tuple[str, ...] | None = None
     skipped_oldest: tuple[str, ...] = ()
+    options_oldest: tuple[str, ...] = ()
 
 
 MATRIX = (
@@ -68,7 +70,8 @@ MATRIX = (
         extras=("langchain",),
         pinned=("langchain-core",),
         beside=("langchain-openai", "langchain-tests", "langchain"),
-        beside_oldest=("langchain-openai==1.1.6", "langchain-tests==1.1.0"),
+        beside_oldest=("langchain-openai==1.1.6", "langchain-tests==1.0.0", "openai<3"),
+        options_oldest=("-W", "ignore:Pydantic serializer:UserWarning"),  # of langchain-openai itself
         skipped_oldest=(  # those of agents, which need the next extra
             "tests/integrations/langchain/test_langchain_agents.py",
             "tests/integrations/langchain/test_langchain_docs.py",
@@ -144,7 +147,7 @@ def cell(dependency: Dependency, age: str, project: dict[str, object]) -> tuple[
     ]
     beside = dependency.beside if dependency.beside_oldest is None else dependency.beside_oldest
     ignored = [f"--ignore={path}" for path in dependency.skipped_oldest]
-    return [*RUNNER, *pins, *beside], [*dependency.tests, *ignored]
+    return [*RUNNER, *pins, *beside], [*dependency.options_oldest, *dependency.tests, *ignored]
 
 
 def without_packages(folder: Path) -> Path:
@@ -185,6 +188,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cells", nargs="*", help="cells to run, by the beginning of their names; all without")
+    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
+    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
+    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
+    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
+    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
     parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
     parser.add_argument("--list", action="store_true", help="print the cells and what they pin")
     chosen = parser.parse_args(arguments)

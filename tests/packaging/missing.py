@@ -28,7 +28,7 @@ def trace() -> None:
 def plot() -> None:
     from semcache.cli_evaluate import _plot
 
-    _plot({}, "pairs", Path("curve.png"))
+    _plot({}, Path("curve.png"))
 
 
 for name, use in {

@@ -6,7 +6,7 @@ from typing import Any
 
 import openai
 
-if hasattr(openai, "DefaultHttpx2Client"):
+if int(openai.__version__.partition(".")[0]) >= 3:
     import httpx2 as library
 
     DefaultClient: Any = openai.DefaultHttpx2Client

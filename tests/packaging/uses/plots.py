@@ -12,6 +12,6 @@ pairs = [
 ]
 lines = (json.dumps({"a": a, "b": b, "same": same, "lang": "en", "source": "mine"}) for a, b, same in pairs)
 Path("pairs.jsonl").write_text("\n".join(lines), "utf-8")
-subprocess.run(["semcache", "evaluate", "pairs.jsonl", "--frontier", "curve.png"], check=True)
+subprocess.run(["semcache", "evaluate", "pairs.jsonl", "pairs.jsonl", "--frontier", "curve.png"], check=True)
 assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
 print("used")
