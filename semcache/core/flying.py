@@ -35,7 +35,7 @@ class Flying(Refreshing):
         call_model: Callable[[CacheRequest], Any],
         given: Given,
     ) -> Steps[Answer]:
-        """Serve, or call the model once for all who ask the same now."""
+        """Serve, or call the model once for all who ask the same now; after `answer_local`."""
         begun = yield from self.begin(request, given, call_model)
         if isinstance(begun, Answer):
             return begun
@@ -56,7 +56,7 @@ class Flying(Refreshing):
     def begin(
         self, request: CacheRequest, given: Given, again: Callable[[CacheRequest], Any] | None
     ) -> Steps[Answer | Lead]:
-        """Serve, or wait for whoever is answering the same, or lead.
+        """Serve, or wait for whoever is answering the same, or lead; after `answer_local`.
 
         Args:
             again: Calls the model behind a hit that is due; None leaves such hits alone.
@@ -125,9 +125,6 @@ class Flying(Refreshing):
         again: Callable[[CacheRequest], Any] | None,
     ) -> Steps[Answer | Lead]:
         """Serve what is stored, or lead; without a flight, other processes aren't asked whether they do already."""
-        hit = self.serve_local(request)
-        if hit is not None:
-            return self._served(request, again, given, hit)
         look = self._look(request)
         cleared = Cleared((yield from self._lookup(look)))
         took = self.clock() - look.started
