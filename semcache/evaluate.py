@@ -160,8 +160,10 @@ class Store:
         return np.take_along_axis(rows, order, axis=1), np.take_along_axis(found, order, axis=1)
 
 
-def evaluate_pairs(rows: Sequence[Row], vectors: Vectors, matcher: Matcher) -> Report:
-    """Measure rows each alone, then all stored together."""
+def evaluate_pairs(
+    rows: Sequence[Row], vectors: Vectors, matcher: Matcher, *, all_stored: bool = True
+) -> Report:
+    """Measure rows each alone, then all stored together (slow on large files; `store_all` is empty without)."""
     texts = [str(r[side]) for r in rows for side in ("a", "b")]
     embeddings = vectors.of(texts)
     similarities = np.einsum("ij,ij->i", embeddings[0::2], embeddings[1::2])
@@ -203,7 +205,7 @@ def evaluate_pairs(rows: Sequence[Row], vectors: Vectors, matcher: Matcher) -> R
         "by_lang": grouped("lang:"),
         "by_source": grouped("source:"),
         "refusals": {side: dict(c.most_common()) for side, c in refused.items()},
-        "store_all": store_all(rows, vectors, matcher),
+        "store_all": store_all(rows, vectors, matcher) if all_stored else {},
     }
 
 

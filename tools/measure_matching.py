@@ -4,7 +4,7 @@
     python tools/measure_matching.py --fast                   # a sample of each file, without traces
     python tools/measure_matching.py --encoder FOLDER         # an exported MiniLM
     python tools/measure_matching.py --only traces            # one part: pairs, traces, guards or reliability
-    python tools/measure_matching.py --plots docs             # also draw the reliability curve
+    python tools/measure_matching.py --plots docs             # also draw the two plots
 
 It prints pairs (right kept / wrong served, each row alone; `aside` is a tenth of the rows by hash), traces (the
 defaults; plain cosine and guards at the allowed wrong rate), and what each guard gains and costs. The evaluation data is
@@ -96,8 +96,8 @@ def measure_pairs(
             continue
         matcher = CalibratedMatcher(calibration, near_copy_gate=gate)
         rows = rows_of(name, part, sample=sample)
-        whole = evaluate_pairs(rows, vectors, matcher)
-        aside = evaluate_pairs([r for r in rows if is_aside(r)], vectors, matcher)
+        whole = evaluate_pairs(rows, vectors, matcher, all_stored=False)
+        aside = evaluate_pairs([r for r in rows if is_aside(r)], vectors, matcher, all_stored=False)
         kinds = {k: f["wrong_served"] for k, f in whole["by_kind"].items() if f["wrong_served"] is not None}
         worst = max(kinds, key=kinds.__getitem__)
         right, wrong = whole["right_kept"], whole["wrong_served"]
@@ -289,6 +289,34 @@ def reliability(
     return found
 
 
+def draw_frontier(vectors: Vectors, calibration: Calibration, target: Path, *, skip_chinese: bool) -> None:
+    """Plot hit rate against wrong rate of each trace: plain cosine and the guards at many cosines, and the defaults."""
+    from matplotlib.figure import Figure
+
+    names = [name for name, _, _ in TRACES if not (skip_chinese and name.endswith("zh"))]
+    figure = Figure(figsize=(4.6 * len(names), 4.4), layout="tight")
+    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
+        rows = [Request(str(r["text"]), str(r["cluster"])) for r in read_rows(DATA / f"{name}.jsonl.gz")]
+        scopes = prepare(rows, vectors.encoder, vectors.of)
+        matchers = (("plain cosine", ThresholdMatcher), ("guards", _varied(Judge(), frozenset())))
+        for label, matcher_at in matchers:
+            points = []
+            for cosine in np.arange(0.78, 0.99, 0.015):
+                counts = replay_scopes(scopes, matcher_at(float(cosine))).counts
+                points.append((counts["wrong"] / len(rows), counts["hit"] / len(rows)))
+            axes.plot([w for w, _ in points], [h for _, h in points], ".-", label=label)
+        counts = replay_scopes(scopes, CalibratedMatcher(calibration)).counts
+        axes.plot(
+            [counts["wrong"] / len(rows)], [counts["hit"] / len(rows)], "*", markersize=11, label="defaults"
+        )
+        axes.set_xlim(0.0, 0.03)
+        axes.set_title(name)
+        axes.set_xlabel("wrong hits per request")
+        axes.set_ylabel("hits per request")
+        axes.legend()
+    figure.savefig(target)
+
+
 def draw_reliability(curves: dict[str, list[tuple[float, float, int]]], target: Path) -> None:
     """Plot observed share against probability."""
     from matplotlib.figure import Figure
@@ -326,9 +354,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--fast", action="store_true", help="600 rows of each file, no traces")
     parser.add_argument("--sample", type=int, help="so many rows of each file, no traces")
-    parser.add_argument("--only", choices=("pairs", "traces", "guards", "reliability"), help="one part of it")
+    parser.add_argument(
+        "--only", choices=("pairs", "traces", "guards", "reliability", "frontier"), help="one part of it"
+    )
     parser.add_argument("--english", action="store_true", help="leave out Chinese")
-    parser.add_argument("--plots", type=Path, help="folder for matching-reliability.png")
+    parser.add_argument(
+        "--plots", type=Path, help="folder for matching-reliability.png and matching-frontier.png"
+    )
     given = parser.parse_args(arguments)
     encoder = _encoder(given.encoder)
     calibration = calibration_for(encoder.fingerprint)
@@ -349,6 +381,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, bins in curves.items():
             print(f"{name}: " + "  ".join(f"{p:.2f}→{share:.2f} ({n})" for p, share, n in bins))
         draw_reliability(curves, given.plots / "matching-reliability.png")
+    if given.plots is not None and given.only in (None, "frontier"):
+        draw_frontier(vectors, calibration, given.plots / "matching-frontier.png", skip_chinese=given.english)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ SAMPLE = 600
 BOUNDS = [
     ("pairs_swap", "en", 0.01, 0.98),
     ("pairs_swap", "zh", 0.03, 0.98),
-    ("pairs_slots", "en", 0.02, 0.45),
+    ("pairs_slots", "en", 0.02, 0.60),
     ("pairs_adversarial", "en", 0.05, 0.90),
+    ("pairs_qqp", "en", 0.13, 0.48),
     ("pairs_pawsx", "en", 0.37, 0.50),
     ("pairs_zh", "lcqmc", 0.15, 0.55),
     ("pairs_zh", "oppo-xiaobu", 0.06, 0.18),
