@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from semcache.steps import Steps, drive, drive_async
+from semcache.stores.closed import ClosedStore
 
 Refusal = Literal["busy", "full", "closed"]
 
@@ -66,12 +67,27 @@ class Refreshes:
             self._closed = True
 
 
-class RefreshThreads:
-    """Runs refreshes in daemon threads."""
+class _Switch:
+    """A store that can be taken away from threads that outlive their cache."""
 
-    def __init__(self, store: Any, most: int) -> None:
-        self._store = store
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+class RefreshThreads:
+    """Runs refreshes in daemon threads.
+
+    Args:
+        wait: Seconds that closing waits for them.
+    """
+
+    def __init__(self, store: Any, most: int, wait: float = CLOSE_WAIT) -> None:
+        self._store = _Switch(store)
         self._places = Refreshes(most)
+        self._wait = wait
         self._threads: set[threading.Thread] = set()
 
     def start(self, entry_id: str, make: Callable[[], Steps[None]]) -> Refusal | None:
@@ -95,11 +111,12 @@ class RefreshThreads:
             self._threads.discard(threading.current_thread())
 
     def close(self) -> None:
-        """Begin none any more, and wait a while for those under way."""
+        """Begin none any more, and wait a while for those under way; what comes later isn't stored."""
         self._places.shut()
-        end = time.monotonic() + CLOSE_WAIT
+        end = time.monotonic() + self._wait
         for thread in list(self._threads):
             thread.join(max(0.0, end - time.monotonic()))
+        self._store.store = ClosedStore()
 
 
 class RefreshTasks:

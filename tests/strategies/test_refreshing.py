@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semcache import CacheRequest, ConfigurationError, Policy, Response
-from semcache.background import PAUSE, Refreshes
+from semcache import CacheRequest, ConfigurationError, Policy, Response, StoreUnavailableError
+from semcache.background import PAUSE, Refreshes, RefreshThreads
 from semcache.freshness import agree, due, same_answer, stretched
 from semcache.refresh import refresh
+from semcache.steps import Ask, CallModel
+from semcache.stores.memory import MemoryStore
 from tests.facade import Facade
 
 Make = Callable[..., Facade]
@@ -393,6 +395,26 @@ def test_places_in_the_background_are_few_and_each_entry_has_its_pause() -> None
     assert places.begin("a") is None
     places.shut()
     assert places.begin("c") == "closed"
+
+
+def test_a_refresh_that_outlives_its_cache_stores_nothing() -> None:
+    let, ended, found = threading.Event(), threading.Event(), list[str]()
+
+    def steps() -> Any:
+        yield CallModel(lambda _: let.wait(20), None)
+        try:
+            yield Ask("put", (None,), {"timeout": 1.0})
+        except StoreUnavailableError:
+            found.append("refused")
+        ended.set()
+
+    threads = RefreshThreads(MemoryStore(), 1, wait=0.05)
+    assert threads.start("e", steps) is None
+    threads.close()
+    let.set()
+
+    assert ended.wait(20)
+    assert found == ["refused"]
 
 
 @pytest.mark.parametrize(
