@@ -84,10 +84,7 @@ class Calibration:
         missing = [name for name in FAMILIES if name not in self.families]
         if missing:
             raise ConfigurationError(f"calibration lacks the families {', '.join(missing)}")
-        if self.version != VERSION:
-            raise ConfigurationError(
-                f"calibration has version {self.version}, expected {VERSION}; run `semcache tune` again"
-            )
+        _check_version(self.version)
 
     def to_json(self) -> str:
         """Write it as JSON."""
@@ -118,6 +115,7 @@ class Calibration:
         """
         try:
             body = json.loads(text)
+            _check_version(int(body["version"]))  # before the weights, whose names depend on it
             families = {
                 name: FamilyCalibration(
                     threshold=float(f["threshold"]),
@@ -138,6 +136,13 @@ class Calibration:
             raise ConfigurationError(
                 f"not a calibration: {type(error).__name__} {error}; expected the JSON that `semcache tune` writes"
             ) from error
+
+
+def _check_version(version: int) -> None:
+    if version != VERSION:
+        raise ConfigurationError(
+            f"calibration has version {version}, expected {VERSION}; run `semcache tune` again"
+        )
 
 
 def strict(fingerprint: str) -> Calibration:

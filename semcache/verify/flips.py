@@ -58,13 +58,11 @@ def of_threshold(similarity: float, least: float) -> str:
     return f"needs cosine ≥ {up(least)}, has {down(similarity) if math.isfinite(similarity) else 'none'}"
 
 
-def of_guard(name: str, verdict: str) -> str:
-    """Say when a guard would say something else; no similarity changes it."""
-    return (
-        f"no threshold flips it: it refuses where {WHEN[name]}"
-        if verdict == "refuse"
-        else f"refuses where {WHEN[name]}"
-    )
+def of_guard(name: str, verdict: str, detail: str = "") -> str:
+    """Say what it refuses for, which no similarity changes, or when it would refuse."""
+    if verdict == "refuse":
+        return f"{detail or WHEN[name]}; no threshold flips it"
+    return f"refuses where {WHEN[name]}"
 
 
 def least_cosine(probability: Callable[[float], float], least: float) -> float | None:

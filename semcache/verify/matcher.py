@@ -99,7 +99,7 @@ class CalibratedMatcher:
         foreign = answer_language is not None and _foreign(a.language, answer_language)
         if foreign:
             detail = f"the prompt is {a.language}, the stored answer {answer_language}"
-            flip = flips.of_guard("language", "refuse")
+            flip = flips.of_guard("language", "refuse", detail)
             findings = (Finding("language", "refuse", detail, flip),) if explain else ()
             return Judgement("guard:language", findings=findings, detail=detail)
         if a.normal == b.normal:
@@ -152,13 +152,15 @@ class CalibratedMatcher:
                 if not explain:
                     break
             if explain:
-                findings.append(Finding(name, said.verdict, said.detail, flips.of_guard(name, said.verdict)))
+                findings.append(
+                    Finding(name, said.verdict, said.detail, flips.of_guard(name, said.verdict, said.detail))
+                )
         if self.near_copy_gate and (explain or first is None):
             said = near_copy(c)
             if said.verdict == "refuse" and first is None:
                 first = ("guard:near_copy", said.detail)
             if explain:
-                flip = flips.of_guard("near_copy", said.verdict)
+                flip = flips.of_guard("near_copy", said.verdict, said.detail)
                 findings.append(Finding("near_copy", said.verdict, said.detail, flip))
         if first is not None and not explain:
             return Judgement(first[0], detail=first[1])

@@ -80,7 +80,7 @@ def test_a_refusal_by_the_probability_names_the_cosine_and_the_words() -> None:
 def test_a_refusal_by_a_guard_says_that_no_threshold_flips_it() -> None:
     said = MATCHER.judge("a table for 3 people", "a table for 4 people", 0.99, explain=True)
 
-    assert flip(False, said.findings).startswith("number: no threshold flips it")
+    assert flip(False, said.findings).startswith("number: '3' against '4'; no threshold flips it")
     assert found("a table for 3", "a chair for 3", 0.9, "number").flip.startswith(
         "refuses where both name numbers"
     )

@@ -110,3 +110,11 @@ def test_a_calibration_survives_its_json() -> None:
 def test_a_file_that_is_no_calibration_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ConfigurationError):
         Calibration.from_json(text)
+
+
+def test_a_calibration_of_an_older_version_says_to_tune_again() -> None:
+    text = calibration_for("use-multilingual-3").to_json().replace('"version": 2', '"version": 1')
+    older = text.replace('"request": ', '"gone": ')
+
+    with pytest.raises(ConfigurationError, match="version 1, expected 2; run `semcache tune` again"):
+        Calibration.from_json(older)
