@@ -93,6 +93,14 @@ def test_a_requirement_is_held_to_its_lower_bound(requirement: str, pinned: str)
     assert version_matrix.at_lower_bound(requirement) == pinned
 
 
+def test_the_matrix_lists_its_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    assert version_matrix.main(["--list"]) == 0
+    listed = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+
+    assert listed == [f"{one.name}-{age}" for one in version_matrix.MATRIX for age in ("oldest", "newest")]
+    assert version_matrix.main(["nothing"]) == 2
+
+
 def test_every_requirement_has_a_lower_bound() -> None:
     for requirement in version_matrix.requirements(list(PROJECT["optional-dependencies"]), PROJECT):
         assert version_matrix.name_of(version_matrix.at_lower_bound(requirement))

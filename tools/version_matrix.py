@@ -190,11 +190,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("cells", nargs="*", help="cells to run, by the beginning of their names; all without")
     parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
-    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
-    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
-    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
-    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
-    parser.add_argument("--keep", type=Path, help="leave the environments in this folder")
     parser.add_argument("--list", action="store_true", help="print the cells and what they pin")
     chosen = parser.parse_args(arguments)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
