@@ -117,9 +117,12 @@ class Direct:
         self._client = client
         self._pool: Any = client.connection_pool
         self._owned = owned
+        self._closed = False
         self._revive = _Reviver(revive) if revive else None
 
     def execute(self, commands: Sequence[Command], timeout: float, packed: bytes | None = None) -> list[Any]:
+        if self._closed:
+            raise StoreUnavailableError("the connection was closed")
         end = time.monotonic() + timeout
         if len(commands) > _BATCH:
             replies: list[Any] = []
@@ -149,12 +152,17 @@ class Direct:
             connection.disconnect()
             raise
         finally:
+            if (
+                self._closed and self._owned
+            ):  # meanwhile: what it was for is over, and nobody else will close it
+                connection.disconnect()
             self._pool.release(connection)
 
     def client(self) -> redis.Redis:
         return self._client
 
     def close(self) -> None:
+        self._closed = True
         if self._owned:
             self._pool.disconnect()
             for watcher in _sentinels(self._pool):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from semcache.errors import StoreUnavailableError
 from semcache.stores.connections import LANES, AsyncDirect, connect_async
+from semcache.stores.connections import connect as connections_to
 from semcache.stores.embedded import EmbeddedServer
 from tests.faults.proxy import Proxy
 
@@ -144,3 +147,31 @@ async def test_waiting_commands_hold_nobody_up(server: EmbeddedServer) -> None:
     assert time.monotonic() - started < 1.0
     await asyncio.gather(*waiting)
     await connections.close()
+
+
+def test_a_thread_that_was_busy_at_the_close_leaves_no_connection_open(server: EmbeddedServer) -> None:
+    connections = connections_to(server.url, 1.0)
+    watcher = redis.Redis(unix_socket_path=server.socket_path, protocol=2)
+    before = len(watcher.client_list())
+
+    def wait() -> None:
+        for _ in range(3):
+            try:
+                connections.execute([("XREAD", "BLOCK", 300, "STREAMS", "nothing", "0-0")], 5.0)
+            except StoreUnavailableError:
+                continue
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    connections.close()
+    for thread in threads:
+        thread.join(10.0)
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        connections.execute([("PING",)], 1.0)
+    until = time.monotonic() + 5.0
+    while len(watcher.client_list()) > before and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(watcher.client_list()) == before
+    watcher.close()
