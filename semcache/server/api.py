@@ -15,6 +15,7 @@ from semcache.server import catalogue, models, questions
 from semcache.server.errors import UNKNOWN_ID, HttpError
 from semcache.server.identity import Caller
 from semcache.server.journal import Judged, overview
+from semcache.server.similar import similar
 from semcache.types import Entry, Invalidated
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ async def invalidate(request: Request, body: models.InvalidateRequest) -> models
     service, caller = _service(request), _caller(request, "admin")
     if body.tenant is not None and not caller.everywhere:
         raise HttpError(403, "only operators name a tenant", "missing_role", "tenant")
-    if body.ids:
-        done = await _invalidate_ids(service, caller, body)
+    if body.ids or body.similar_to is not None:
+        done = await _invalidate_named(service, caller, body)
     else:
         done = await service.cache.invalidate(
             tags=body.tags, model=body.model, model_version=body.model_version, segment=body.segment,
@@ -156,7 +157,8 @@ def _narrowed(caller: Caller, body: models.InvalidateRequest) -> str:
     return caller.tenant
 
 
-async def _invalidate_ids(service: Service, caller: Caller, body: models.InvalidateRequest) -> Invalidated:
+async def _invalidate_named(service: Service, caller: Caller, body: models.InvalidateRequest) -> Invalidated:
+    """Withdraw entries that are named, or whose prompts are close to a text."""
     others = (
         body.tags,
         body.model,
@@ -166,13 +168,23 @@ async def _invalidate_ids(service: Service, caller: Caller, body: models.Invalid
         body.older_than,
         body.tenant,
     )
-    if body.all or any(value not in (None, [], {}) for value in others):
-        raise HttpError(400, "ids name entries; give no other selector with them", "invalid_value")
-    found = await _get(service, body.ids)
-    mine = [e.entry_id for e in found if e is not None and catalogue.owns(caller.view, e)]
+    if (
+        body.all
+        or (body.ids and body.similar_to is not None)
+        or any(value not in (None, [], {}) for value in others)
+    ):
+        raise HttpError(
+            400, "ids and similar_to name entries; give no other selector with them", "invalid_value"
+        )
+    if body.similar_to is not None:
+        mine = await similar(service.cache, caller.view, body.similar_to.text, body.similar_to.threshold)
+        live = len(mine)
+    else:
+        found = await _get(service, body.ids)
+        owned = [e for e in found if e is not None and catalogue.owns(caller.view, e)]
+        mine, live = [e.entry_id for e in owned], sum(e.state == "live" for e in owned)
     if body.dry_run or not mine:
-        live = [e for e in found if e is not None and e.entry_id in mine and e.state == "live"]
-        return Invalidated(len(live), (), tuple(mine), dry_run=body.dry_run)
+        return Invalidated(live, (), tuple(mine), dry_run=body.dry_run)
     return await service.cache.invalidate(entry_ids=mine)
 
 

@@ -154,6 +154,13 @@ class Deleted(Model):
     withdrawn: bool
 
 
+class SimilarTo(Model):
+    """Entries whose prompt is close to a text."""
+
+    text: str = Field(min_length=1, max_length=10_000)
+    threshold: float = Field(ge=-1, le=1, allow_inf_nan=False, description="Least cosine similarity.")
+
+
 class InvalidateRequest(Model):
     """What to withdraw: one kind of selector; `tenant` and `older_than` narrow the others."""
 
@@ -165,6 +172,7 @@ class InvalidateRequest(Model):
     segment: dict[str, str] | None = None
     subject: Name | None = None
     older_than: Seconds | None = Field(default=None, description="Seconds; by itself more than 0.")
+    similar_to: SimilarTo | None = Field(default=None, description="By a scan; give no other selector.")
     tenant: Name | None = Field(
         default=None, description="For operators only; others' withdrawals are their own."
     )

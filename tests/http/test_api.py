@@ -108,6 +108,10 @@ def test_pages_of_a_listing_hold_every_entry_once_newest_first(served: Served) -
         ("/v1/cache/invalidate", {"older_than": 0}),
         ("/v1/cache/invalidate", {"older_than": 1e300}),
         ("/v1/cache/invalidate", {"all": "yes"}),
+        ("/v1/cache/invalidate", {"similar_to": {"text": "x"}}),
+        ("/v1/cache/invalidate", {"similar_to": {"text": "x", "threshold": 2}}),
+        ("/v1/cache/invalidate", {"similar_to": {"text": "x", "threshold": 0.9}, "all": True}),
+        ("/v1/cache/invalidate", {"similar_to": {"text": "x", "threshold": 0.9}, "tags": ["a"]}),
         ("/v1/cache/invalidate", {"all": 1}),
         ("/v1/cache/invalidate", {"all": True, "dry_run": "no"}),
         ("/v1/cache/entries", {"prompt": "x", "response": "y", "ttl": 1e300}),
@@ -273,3 +277,23 @@ def test_a_secret_is_in_no_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as error:
         Settings(upstream="http://user:hunter2@x")
     assert "hunter2" not in str(error.value)
+
+
+def test_invalidate_by_likeness_withdraws_what_is_close_and_nothing_else(served: Served) -> None:
+    served.chat(QUESTION)
+    served.chat("Where is the office?")
+    close = {"similar_to": {"text": "How might I reset my password?", "threshold": 0.95}}
+    counted = served.call("POST", "/v1/cache/invalidate", json={**close, "dry_run": True}).json()
+    assert (counted["matched"], counted["withdrawn"]) == (1, False)
+    assert served.chat(QUESTION).headers["x-semcache-status"] == "hit"
+
+    assert served.call("POST", "/v1/cache/invalidate", json=close).json()["matched"] == 1
+    assert served.call("POST", "/v1/cache/invalidate", json=close).json()["matched"] == 0
+    assert served.chat("Where is the office?").headers["x-semcache-status"] == "hit"
+    assert served.chat(QUESTION).headers["x-semcache-status"] == "miss"
+
+
+def test_invalidate_by_likeness_finds_what_has_no_embedding_by_its_text(served: Served) -> None:
+    served.chat(QUESTION, headers={"x-semcache-mode": "exact"})
+    body = {"similar_to": {"text": f" {QUESTION} ", "threshold": 0.9}}
+    assert served.call("POST", "/v1/cache/invalidate", json=body).json()["matched"] == 1

@@ -139,6 +139,15 @@ def test_invalidate_reaches_its_own(two: Two, selector: dict[str, object]) -> No
     assert not two.is_still_served()
 
 
+def test_invalidate_by_likeness_reaches_its_own(two: Two) -> None:
+    body = {"similar_to": {"text": "How do I reset my password?", "threshold": -1}}
+    assert two.call("POST", "/v1/cache/invalidate", "bolt-admin", json=body).json()["matched"] == 0
+    assert two.is_still_served()
+
+    assert two.call("POST", "/v1/cache/invalidate", "acme-admin", json=body).json()["matched"] == 1
+    assert not two.is_still_served()
+
+
 def test_a_tenants_empty_selector_isnt_everything_of_it(two: Two) -> None:
     for body in ({"older_than": 0}, {"dry_run": False}, {"older_than": 0.0, "segment": {}}):
         assert two.call("POST", "/v1/cache/invalidate", "acme-admin", json=body).status_code == 400
