@@ -166,3 +166,46 @@ async def test_asynchronous_functions_are_awaited(async_cache: AsyncSemanticCach
     assert text(miss.value) == text(hit.value) == joined(iter(chunks)) == "Answer 1"
     assert joined(iter(new)) == text(again.value) == "Answer 2"
     assert len(model.calls) == 2
+
+
+SORRY = "Sorry, something went wrong."
+
+
+def apologising(end: str | None) -> Any:
+    """A streaming function that catches its own error and apologises."""
+
+    def function(**request: Any) -> Iterator[dict[str, Any]]:
+        head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        yield {**head, "choices": [{"index": 0, "delta": {"content": "Open Sett"}, "finish_reason": None}]}
+        try:
+            raise ConnectionResetError("upstream went away")
+        except ConnectionResetError:
+            yield {**head, "choices": [{"index": 0, "delta": {"content": SORRY}, "finish_reason": None}]}
+        if end is not None:
+            yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": end}]}
+
+    return function
+
+
+@pytest.mark.parametrize("end", [None, "error", "length", "content_filter"])
+def test_an_apology_that_ends_a_stream_badly_is_given_and_not_stored(
+    end: str | None, cache: SemanticCache
+) -> None:
+    streamed = {**REQUEST, "stream": True}
+    assert joined(cached_call(apologising(end), streamed, cache).value).endswith(SORRY)
+
+    assert list(cache.entries()) == []
+    assert joined(cached_call(Model(), streamed, cache).value) == "Answer 1"
+
+
+def test_an_apology_that_looks_like_an_answer_is_gone_for_all_who_are_near_once_three_said_so(
+    cache: SemanticCache,
+) -> None:
+    near = {"model": "m", "messages": [{"role": "user", "content": RESET_TOO}]}
+    assert joined(cached_call(apologising("stop"), {**REQUEST, "stream": True}, cache).value).endswith(SORRY)
+    for rater in "abc":
+        served = cached_call(Model(), REQUEST, cache)
+        assert served.status == "hit"
+        cache.feedback(served.headers["x-semcache-lookup-id"], -1, rater=rater)
+
+    assert text(cached_call(Model(), near, cache).value) == "Answer 1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 from unittest.mock import patch
 
 import httpx
@@ -32,6 +32,13 @@ JSON_TEXT = '{"steps": ["Open Settings"], "where": {"page": "Security"}}'
 
 class Where(BaseModel):
     page: str
+
+
+T = TypeVar("T")
+
+
+class Page(BaseModel, Generic[T]):
+    items: list[T]
 
 
 class Steps(BaseModel):
@@ -153,6 +160,19 @@ def test_parsed_objects_are_parsed_again_on_a_hit(client: OpenAI, upstream: Upst
         responded = client.responses.parse(**RESPONSES, text_format=Steps).output_parsed
         assert parsed == responded == Steps(steps=["Open Settings"], where=Where(page="Security"))
 
+    assert upstream.count == 2
+
+
+def test_generic_models_are_parsed_again_on_a_hit_each_as_its_own(client: OpenAI, upstream: Upstream) -> None:
+    upstream.next(Behaviour(text='{"items": [1, 2]}'), Behaviour(text='{"items": ["one"]}'))
+
+    def ask(kind: type) -> Any:
+        made = client.chat.completions.parse(**CHAT, response_format=Page[kind])  # type: ignore[valid-type]
+        return made.choices[0].message.parsed
+
+    assert [ask(int), ask(str), ask(int), ask(str)] == [
+        Page[int](items=[1, 2]), Page[str](items=["one"]), Page[int](items=[1, 2]), Page[str](items=["one"])
+    ]  # fmt: skip
     assert upstream.count == 2
 
 
