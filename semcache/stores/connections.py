@@ -121,8 +121,6 @@ class Direct:
         self._revive = _Reviver(revive) if revive else None
 
     def execute(self, commands: Sequence[Command], timeout: float, packed: bytes | None = None) -> list[Any]:
-        if self._closed:
-            raise StoreUnavailableError("the connection was closed")
         end = time.monotonic() + timeout
         if len(commands) > _BATCH:
             replies: list[Any] = []

@@ -168,8 +168,7 @@ def test_a_thread_that_was_busy_at_the_close_leaves_no_connection_open(server: E
     connections.close()
     for thread in threads:
         thread.join(10.0)
-    with pytest.raises(StoreUnavailableError, match="closed"):
-        connections.execute([("PING",)], 1.0)
+    assert connections.execute([("PING",)], 1.0) == [b"PONG"]  # a last word, on a connection of its own
     until = time.monotonic() + 5.0
     while len(watcher.client_list()) > before and time.monotonic() < until:
         time.sleep(0.02)
