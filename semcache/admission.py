@@ -9,7 +9,7 @@ from semcache.errors import InvalidRequestError, UndecodableError
 from semcache.freshness import KINDS, confident_share, traits
 from semcache.policy import Policy
 from semcache.protocols import TextLimits
-from semcache.types import CacheRequest, Response
+from semcache.types import CacheRequest, Embedding, Response
 
 EXACT_ONLY_PARAMS = ("seed", "logprobs", "top_logprobs", "n")
 
@@ -84,11 +84,11 @@ def exact_only(request: CacheRequest, policy: Policy) -> str | None:
     return None
 
 
-def unreadable(limits: TextLimits, policy: Policy) -> str | None:
-    """Return why the encoder can't judge this text, as a miss reason; None if it can."""
+def unreadable(limits: TextLimits, embedding: Embedding, policy: Policy) -> str | None:
+    """Return why a text can't be judged by its embedding, as a miss reason; None if it can."""
     if limits.over_window:
         return "over_window"
-    if limits.unknown_share > policy.max_unknown_share:
+    if limits.unknown_share > policy.max_unknown_share or not embedding.any():
         return "unknown_tokens"
     return None
 

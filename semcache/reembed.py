@@ -201,7 +201,7 @@ class Reembedder:
             except (EncoderError, FutureTimeoutError):
                 core.metrics.count("failures", "reembed")
                 continue
-            if admission.unreadable(encoded.limits, core.policy) is None and encoded.embedding.any():
+            if admission.unreadable(encoded.limits, encoded.embedding, core.policy) is None:
                 given.append(
                     Embedded(one.entry_id, one.revision, one.scope, encode_embedding(encoded.embedding))
                 )

@@ -163,6 +163,16 @@ def tag_generations(tenant: str, tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for tag in tags for name in (f"tag:{tag}", f"{mine}|tag:{tag}"))
 
 
+def entry_generations(generations: Iterable[str], tenant: str, tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of all generations that an entry obeys.
+
+    Args:
+        generations: Its scope's, from `scope_generations`.
+        tags: Its own, checked.
+    """
+    return (*generations, *tag_generations(tenant, tags))
+
+
 def raised_generations(bases: Iterable[str], tenant: str | None) -> tuple[str, ...]:
     """Return the names to raise for an invalidation: in every tenant (None), or in one.
 

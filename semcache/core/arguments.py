@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -49,6 +50,13 @@ def as_response(response: Response | str) -> Response:
     if isinstance(response, str):
         return Response(response)
     raise InvalidRequestError(f"response is {type(response).__name__}, expected Response or str")
+
+
+def timed(response: Response, seconds: float) -> Response:
+    """Return a response with what the model took, where it doesn't say that itself."""
+    if response.latency_ms is not None:
+        return response
+    return replace(response, latency_ms=round(seconds * 1000, 3))
 
 
 def as_versions(found: Sequence[tuple[str, float]]) -> list[ModelVersion]:

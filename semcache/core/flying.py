@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from semcache import admission, scope
-from semcache.core.arguments import Given, as_response
+from semcache.core.arguments import Given, as_response, timed
 from semcache.core.leading import Cleared
 from semcache.core.refreshing import Refreshing
 from semcache.errors import (
@@ -179,8 +178,7 @@ class Flying(Refreshing):
 
     def _finish(self, lead: Lead, response: Response) -> Steps[Answer]:
         decision, seconds = lead.decision, self.clock() - lead.started
-        if response.latency_ms is None:
-            response = replace(response, latency_ms=round(seconds * 1000, 3))
+        response = timed(response, seconds)
         self.metrics.took("model", seconds)
         self.metrics.count("calls", "model")
         if decision.fence is None and decision.reason in FAILURES:

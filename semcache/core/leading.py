@@ -67,10 +67,7 @@ class Leading(Lookups):
         assert identity is not None
         assert fence is not None
         request = look.request
-        names = (
-            *identity.generations,
-            *scope.tag_generations(request.tenant, scope.given_tags(request, tags)),
-        )
+        names = scope.entry_generations(identity.generations, request.tenant, tags)
         entry_id, holder = identity.entry_id, secrets.new_nonce()
         patience = self.clock() + self.policy.flight_timeout
         since_us: int | None = fence.time_us

@@ -197,7 +197,7 @@ class Lookups(Rows):
         identity = look.identity
         assert identity is not None
         names = [
-            (*identity.generations, *scope.tag_generations(look.request.tenant, entry.tags))
+            scope.entry_generations(identity.generations, look.request.tenant, entry.tags)
             for entry in entries
         ]
         known = dict(view.generations)

@@ -34,6 +34,9 @@ class OwnPuts:
     def end(self, ticket: int, *, added: bool) -> bool:
         """Note that a put is over.
 
+        Args:
+            added: Whether its row is in the index, or needn't be.
+
         Returns:
             Whether its row is missing: it wasn't added, and the log's record of it was passed over.
         """

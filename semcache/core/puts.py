@@ -101,18 +101,16 @@ class Puts(Rows):
             identity = look.identity = yield from self._identify(request, look.left)
             if not self.epoch:
                 yield from self._read(look, (), None)
-            draft = self._draft(identity, request, data, fence, given, embedding, lease, stretch)
-            if self.budget is not None:
-                draft = self._budgeted(draft, response, late)
-            reply = yield from self._send(identity, draft, embedding)
-            if reply.outcome == "old_fence" and fence is None:
-                # Our idea of the epoch was old; nothing about the answer is.
-                yield from self._read(look, (), None)
-                identity = look.identity = yield from self._identify(request, look.left)
+            for again in (False, True):
                 draft = self._draft(identity, request, data, fence, given, embedding, lease, stretch)
                 if self.budget is not None:
                     draft = self._budgeted(draft, response, late)
                 reply = yield from self._send(identity, draft, embedding)
+                if again or fence is not None or reply.outcome != "old_fence":
+                    break
+                # Our idea of the epoch was old; nothing about the answer is.
+                yield from self._read(look, (), None)
+                identity = look.identity = yield from self._identify(request, look.left)
         except (StoreUnavailableError, TimeoutError) as error:
             reason = self._failure(error, look)
             return Stored("store_unavailable" if reason == "store_busy" else reason)
@@ -139,7 +137,7 @@ class Puts(Rows):
             if future.cancelled() or future.exception() is not None:
                 return
             encoded = future.result()
-            if admission.unreadable(encoded.limits, self.policy) is None and encoded.embedding.any():
+            if admission.unreadable(encoded.limits, encoded.embedding, self.policy) is None:
                 data = encode_embedding(encoded.embedding)
                 self.late.append(
                     LateEmbedding(
@@ -177,7 +175,7 @@ class Puts(Rows):
             prompt=identity.text,
             response=data,
             tags=given.tags,
-            all_tags=(*identity.generations, *scope.tag_generations(request.tenant, given.tags)),
+            all_tags=scope.entry_generations(identity.generations, request.tenant, given.tags),
             epoch=self.epoch if fence is None else fence.epoch,
             fence_us=None if fence is None else fence.time_us,
             ttl=ttl,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any
 
 from semcache import scope, secrets
-from semcache.core.arguments import Given, as_response
+from semcache.core.arguments import Given, as_response, timed
 from semcache.core.leading import Leading
 from semcache.core.puts import Puts
 from semcache.core.state import Look
@@ -90,9 +89,9 @@ class Refreshing(Leading, Puts):
             (old,) = yield self._ask("get_many", [look.identity.entry_id], timeout=self.policy.deadline)
             started = self.clock()
             response = as_response((yield CallModel(call_model, request)))
-            if response.latency_ms is None:
-                response = replace(response, latency_ms=round((self.clock() - started) * 1000, 3))
-            self.metrics.took("refresh", self.clock() - started)
+            seconds = self.clock() - started
+            response = timed(response, seconds)
+            self.metrics.took("refresh", seconds)
             given = given._replace(
                 tags=scope.given_tags(request, (*given.tags, *own_tags(old))),
                 kind=given.kind or (old.kind if old is not None else None),
@@ -118,10 +117,7 @@ class Refreshing(Leading, Puts):
             yield from self._read(look, (), None)
             return None, look.fence
         holder = secrets.new_nonce()
-        names = (
-            *identity.generations,
-            *scope.tag_generations(request.tenant, scope.given_tags(request, tags)),
-        )
+        names = scope.entry_generations(identity.generations, request.tenant, tags)
         claim = Claim(
             entry_id=identity.entry_id, holder=holder, seconds=keeper.seconds, epoch=self.epoch, fence_us=None,
             since_us=served_us, instead_of="", names=names,

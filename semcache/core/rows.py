@@ -120,7 +120,7 @@ class Rows(Watching, Uses):
         if done.cancelled() or done.exception() is not None:
             return
         encoded = done.result()
-        if admission.unreadable(encoded.limits, self.policy) is None and encoded.embedding.any():
+        if admission.unreadable(encoded.limits, encoded.embedding, self.policy) is None:
             self._remember(digest, encoded.embedding)
 
     def _embed(
@@ -149,23 +149,20 @@ class Rows(Watching, Uses):
             raise
         self.encoded = True
         self.metrics.took("encode", self.clock() - started)
-        unreadable = admission.unreadable(encoded.limits, self.policy)
-        if unreadable is None and not encoded.embedding.any():
-            unreadable = "unknown_tokens"
+        unreadable = admission.unreadable(encoded.limits, encoded.embedding, self.policy)
         if unreadable is not None:
             return None, unreadable
         self._remember(identity.digest, encoded.embedding)
         return encoded.embedding, None
 
-    def _add_own(self, identity: Identity, embedding: Embedding, expires_at: float | None) -> bool:
-        """Add the row of an own put; False if its scope isn't here, and will be read when it is asked for."""
+    def _add_own(self, identity: Identity, embedding: Embedding, expires_at: float | None) -> None:
+        """Add the row of an own put; if its scope isn't here, the row will be read with it when it is asked for."""
         with self.lock:
             if identity.scope not in self.loaded:
-                return False
+                return
         self.index_of(len(embedding)).add(
             identity.scope, [identity.entry_id], embedding.reshape(1, -1), [expires_at]
         )
-        return True
 
     def scope_dropped(self, scope_id: str) -> None:
         """Note that the index let a scope go for want of memory: it is read anew when it is asked for."""
@@ -179,7 +176,8 @@ class Rows(Watching, Uses):
         try:
             reply: PutReply = yield self._ask("put", draft, timeout=self.policy.deadline)
             if embedding is not None and reply.outcome in ("stored", "replaced"):
-                added = self._add_own(identity, embedding, draft.expires_at)
+                self._add_own(identity, embedding, draft.expires_at)
+                added = True
         finally:  # also when a task is cancelled
             if self.own.end(ticket, added=added):
                 with self.lock:

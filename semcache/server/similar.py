@@ -35,7 +35,7 @@ async def similar(cache: AsyncSemanticCache, view: str | None, text: str, thresh
         encoded = await asyncio.wait_for(asyncio.wrap_future(core.encoder.submit(text)), _TIMEOUT)
     except (EncoderError, TimeoutError) as error:
         raise HttpError(503, "the encoder doesn't answer", "encoder_failed") from error
-    if admission.unreadable(encoded.limits, cache.policy) is not None or not encoded.embedding.any():
+    if admission.unreadable(encoded.limits, encoded.embedding, cache.policy) is not None:
         raise HttpError(
             400, "similar_to.text can't be compared by its meaning (too long, or no known words); name ids or tags",
             "invalid_value", "similar_to",
