@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 
 from semcache.stores.embedded import EmbeddedServer
+from semcache.testing import TableEncoder
+from semcache.verify import ThresholdMatcher
+from tests.facade import Facade, Loop, open_facade
 from tests.upstream import Upstream
 
 
@@ -35,6 +39,34 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def namespace() -> str:
     """A namespace of this test alone, so that tests share a server without meeting."""
     return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Loop]:
+    """An event loop for asynchronous caches behind a `Facade`."""
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(params=["sync-memory", "async-memory", "sync-redis", "async-redis"])
+def make(request: pytest.FixtureRequest, loop: Loop, namespace: str) -> Iterator[Callable[..., Facade]]:
+    """Opens caches of one kind over one store; several share a Redis store's entries. Some tests have their own."""
+    kind, store = request.param.split("-")
+    target = "memory://" if store == "memory" else request.getfixturevalue("redis_url")
+    opened: list[Facade] = []
+
+    def open_one(table: dict[str, list[float]] | None = None, **options: Any) -> Facade:
+        encoder = TableEncoder(table or {}, default=[0.0, 0.0, 1.0])
+        facade = open_facade(
+            kind, target, loop, encoder=encoder, matcher=ThresholdMatcher(0.9), namespace=namespace, **options
+        )
+        opened.append(facade)
+        return facade
+
+    yield open_one
+    for facade in opened:
+        facade.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -72,3 +73,11 @@ def open_facade(
         AsyncSemanticCache.open(target, encoder=encoder, matcher=matcher, policy=policy, **options)
     )
     return Facade(cache, loop)
+
+
+def within(seconds: float, ask: Callable[[], Any]) -> Any:
+    """Ask until the answer is true; returns the last one."""
+    end = time.monotonic() + seconds
+    while not (answer := ask()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return answer

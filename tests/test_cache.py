@@ -36,13 +36,6 @@ TABLE = {
 RESET, RESET_TOO, INVOICE, BILL = TABLE
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    yield loop
-    loop.close()
-
-
 @pytest.fixture(params=["sync-memory", "async-memory", "sync-redis", "async-redis"])
 def make(request: pytest.FixtureRequest, loop: Loop, namespace: str) -> Iterator[Callable[..., Facade]]:
     """Opens caches of one kind over one store; several share the store's entries."""

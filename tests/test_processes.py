@@ -13,16 +13,9 @@ from semcache import Hit, Miss, Policy
 from semcache.protocols import Position
 from semcache.testing import SlowEncoder, TableEncoder
 from semcache.verify import ThresholdMatcher
-from tests.facade import Facade, Loop, open_facade
+from tests.facade import Facade, Loop, open_facade, within
 
 TABLE = {"apple": [1.0, 0.0], "apples": [0.99, 0.141], "pear": [0.0, 1.0], "pears": [0.141, 0.99]}
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -43,14 +36,6 @@ def make(
     yield one
     for cache in opened:
         cache.close()
-
-
-def within(seconds: float, ask: Callable[[], Any]) -> Any:
-    """Ask until the answer is true; returns the last one."""
-    end = time.monotonic() + seconds
-    while not (answer := ask()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return answer
 
 
 def test_what_one_process_adds_another_finds_by_meaning(make: Callable[..., Facade]) -> None:

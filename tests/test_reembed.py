@@ -26,7 +26,7 @@ from semcache.stores.memory import MemoryStore
 from semcache.stores.redis import RedisStore
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
-from tests.facade import Facade, Loop, open_facade
+from tests.facade import Facade, Loop, open_facade, within
 
 ROOT = Path(__file__).parents[1]
 OLD = {"apple": [1.0, 0.0], "apples": [0.99, 0.141], "pear": [0.0, 1.0], "pears": [0.141, 0.99]}
@@ -44,13 +44,6 @@ def old_encoder() -> TableEncoder:
 
 def new_encoder() -> TableEncoder:
     return TableEncoder(NEW, default=[-1.0, 0.0], name="new")
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture
@@ -77,14 +70,6 @@ def make(
     yield one
     for cache in opened:
         cache.close()
-
-
-def within(seconds: float, ask: Callable[[], Any]) -> Any:
-    """Ask until the answer is true; returns the last one."""
-    end = time.monotonic() + seconds
-    while not (answer := ask()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return answer
 
 
 def look_now(cache: Facade) -> None:

@@ -23,17 +23,10 @@ from semcache.indexes.adaptive import AdaptiveIndex
 from semcache.stores.memory import MemoryStore
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
-from tests.facade import Facade, Loop, open_facade
+from tests.facade import Facade, Loop, open_facade, within
 
 ROOT = Path(__file__).parents[1]
 TABLE = {"apple": [1.0, 0.0], "apples": [0.99, 0.141], "pear": [0.0, 1.0], "pears": [0.141, 0.99]}
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture
@@ -62,14 +55,6 @@ def make(
     yield one
     for cache in opened:
         cache.close()
-
-
-def within(seconds: float, ask: Callable[[], Any]) -> Any:
-    """Ask until the answer is true; returns the last one."""
-    end = time.monotonic() + seconds
-    while not (answer := ask()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return answer
 
 
 def fill(cache: Facade) -> None:

@@ -23,13 +23,6 @@ DEADLINE = 0.25
 ENCODER = {"apple": [1.0, 0.0], "apples": [0.99, 0.141], "pear": [0.0, 1.0]}
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    yield loop
-    loop.close()
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
     with EmbeddedServer.open(tmp_path / "data") as server:

@@ -26,13 +26,6 @@ ROOT = Path(__file__).parents[2]
 TABLE = {"apple": [1.0, 0.0], "apples": [0.99, 0.141]}
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    yield loop
-    loop.close()
-
-
 @pytest.fixture(params=["sync", "async"])
 def make(request: pytest.FixtureRequest, loop: Loop, redis_url: str) -> Iterator[Callable[..., Facade]]:
     opened: list[Facade] = []

@@ -30,13 +30,6 @@ TABLE = {"apple": [1.0, 0.0], "apples": [0.99, 0.141], "pear": [0.0, 1.0], "pear
 FOUND = binaries()
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    yield loop
-    loop.close()
-
-
 @pytest.fixture(autouse=True)
 def dropped() -> Iterator[None]:
     """Have dropped connections collected here, where that is no error, and not in a later test."""
