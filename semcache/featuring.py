@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import quote
 
+from semcache.core.arguments import check_seconds
 from semcache.errors import ConfigurationError, InvalidRequestError, StoreUnavailableError
 from semcache.keys import Keys
 from semcache.steps import Ask, Steps
@@ -55,8 +55,8 @@ class Featuring:
     def __init__(
         self, namespace: str, *, ttl: float | None, bound: float, entries: int, clock: Callable[[], float]
     ) -> None:
-        _check_seconds("ttl", ttl, none=True)
-        _check_seconds("local_bound", bound)
+        check_seconds("ttl", ttl, none=True)
+        check_seconds("local_bound", bound)
         if type(entries) is not int or entries < 0:
             raise ConfigurationError(f"local_entries is {entries!r}, expected an int of 0 or more")
         self._prefix = Keys(namespace).prefix
@@ -171,7 +171,7 @@ class Featuring:
         fences: Mapping[str, str] | None,
     ) -> Steps[None]:
         """Store features, then tell the other processes."""
-        _check_seconds("ttl", ttl, none=True)
+        check_seconds("ttl", ttl, none=True)
         lives = self._ttl if ttl is None else ttl
         ms = "" if lives is None else str(max(1, round(lives * 1000)))
         commands: list[Command] = []
@@ -250,10 +250,3 @@ def _decoded(data: bytes) -> tuple[JsonValue] | None:
         return (json.loads(data),)
     except ValueError:
         return None  # not ours: as good as missing, and replaced by the next put
-
-
-def _check_seconds(name: str, value: Any, *, none: bool = False) -> None:
-    if value is None and none:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigurationError(f"{name} is {value!r}, expected a finite number of seconds, 0 or more")

@@ -15,7 +15,7 @@ from semcache.eviction import HALF_LIFE, weight
 from semcache.keys import Keys
 from semcache.protocols import Budget, Draft, Uses
 from semcache.stores.drafts import size_of
-from semcache.stores.plans import Command, Plan, call, check
+from semcache.stores.plans import Command, Plan, as_text, call, check, nothing
 
 AT_ONCE: Final = 256  # entries that one put evicts at most; a budget that was lowered is reached by several
 _LOST_US: Final = 5_000_000  # after which an eviction or a put that nobody confirmed is taken for lost
@@ -69,9 +69,7 @@ class BudgetPlans:
 
     def use(self, uses: Uses, budget: Budget) -> Plan[None]:
         """Note uses of entries."""
-        return Plan(
-            [self._reserve(budget, "", "", "", "", uses)], lambda replies: _nothing(check(replies[0]))
-        )
+        return Plan([self._reserve(budget, "", "", "", "", uses)], lambda replies: nothing(check(replies[0])))
 
     def _reserve(
         self, budget: Budget, entry_id: str, size: object, weight: str, ends: object, uses: Uses
@@ -92,7 +90,7 @@ class BudgetPlans:
             for (entry, _), reply in zip(room.leaving, replies, strict=True):
                 scope, fingerprint = check(reply)
                 if scope:
-                    found.append((entry, _text(scope), _text(fingerprint)))
+                    found.append((entry, as_text(scope), as_text(fingerprint)))
             return found
 
         return Plan(commands, parse)
@@ -116,7 +114,7 @@ class BudgetPlans:
         """Give back the room of an entry that wasn't stored."""
         return Plan(
             [self._settle(room, entry_id, "", room.replaced, [])],
-            lambda replies: _nothing(check(replies[0])),
+            lambda replies: nothing(check(replies[0])),
         )
 
     def _settle(
@@ -173,21 +171,13 @@ class BudgetPlans:
                 return {}
             return {
                 "budget_entries": str(entries),
-                "budget_bytes": _text(size),
-                "budget_evicted": _text(evicted or b"0"),
+                "budget_bytes": as_text(size),
+                "budget_evicted": as_text(evicted or b"0"),
             }
 
         return Plan(commands, parse)
 
 
 def _room(reply: Any) -> Room:
-    outcome, stamp, replaced, overlap, *gone = (_text(part) for part in check(reply))
+    outcome, stamp, replaced, overlap, *gone = (as_text(part) for part in check(reply))
     return Room(outcome, stamp, replaced, overlap == "1", tuple(zip(gone[::2], gone[1::2], strict=True)))
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _nothing(_: object) -> None:
-    return None

@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -156,7 +157,7 @@ class DiskTier:
             self._wake.wait()
             self._wake.clear()
             if not self._closed:
-                threading.Event().wait(_WAIT)  # let work gather
+                time.sleep(_WAIT)  # let work gather
             while self._work:
                 batch = [self._work.popleft() for _ in range(min(_BATCH, len(self._work)))]
                 try:

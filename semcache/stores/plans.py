@@ -183,7 +183,7 @@ class Plans:
         """Keep a copy of an entry's response, under its revision."""
         data = b"%d\n%b" % (entry.revision, encode_response(entry.response))
         key = self.keys.copy(number, copies, entry.entry_id)
-        return Plan([("SET", key, data, "PX", _ms(COPY_TTL))], lambda replies: _nothing(check(replies[0])))
+        return Plan([("SET", key, data, "PX", _ms(COPY_TTL))], lambda replies: nothing(check(replies[0])))
 
     def report_hot(self, holder: str, report: str) -> Plan[dict[str, str]]:
         """Tell what is hot in one process, and read what all have told; all of it is forgotten when nobody tells."""
@@ -196,7 +196,7 @@ class Plans:
         def parse(replies: list[Any]) -> dict[str, str]:
             flat = [check(reply) for reply in replies][-1]
             pairs = flat.items() if isinstance(flat, Mapping) else zip(flat[::2], flat[1::2], strict=True)
-            return {_text(name): _text(value) for name, value in pairs}
+            return {as_text(name): as_text(value) for name, value in pairs}
 
         return Plan(commands, parse)
 
@@ -238,7 +238,8 @@ class Plans:
                 else list(zip(flat[::2], flat[1::2], strict=True))
             )
             return [
-                (_text(name), None if float(score) == float("inf") else float(score)) for name, score in pairs
+                (as_text(name), None if float(score) == float("inf") else float(score))
+                for name, score in pairs
             ]
 
         return Plan(commands, parse)
@@ -276,7 +277,7 @@ class Plans:
         def parse(replies: list[Any]) -> Position:
             epoch, newest, asked = check(replies[0]), check(replies[1]), check(replies[-1])
             sequence = _change(newest[0]).sequence if newest else 0
-            return Position(_text(epoch or b""), sequence, _change(asked[0]).mark if asked else "")
+            return Position(as_text(epoch or b""), sequence, _change(asked[0]).mark if asked else "")
 
         return Plan(commands, parse)
 
@@ -327,7 +328,7 @@ class Plans:
             stale = draft.fence_us is not None and (
                 draft.fence_us <= floor or any(draft.fence_us <= when for when in generations.values())
             )
-            word = _text(outcome)
+            word = as_text(outcome)
             written = word in ("stored", "replaced")
             if written and (stale or epoch != draft.epoch):
                 word = "old_fence"
@@ -352,7 +353,7 @@ class Plans:
             epoch, _, floor, generations, time_us, _ = self._read_generations(replies, claim.names)
             raised = max(floor, *generations.values(), 0)
             return Claimed(
-                _text(state), _text(holder), max(0, int(left)) / 1e6, int(fence), epoch, time_us, raised
+                as_text(state), as_text(holder), max(0, int(left)) / 1e6, int(fence), epoch, time_us, raised
             )
 
         return Plan(commands, parse)
@@ -371,12 +372,12 @@ class Plans:
             call("release", [self.keys.beside("lease", entry_id)], holder, _ms(unshared))
             for entry_id, holder in leases
         ]
-        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+        return Plan(commands, lambda replies: nothing([check(reply) for reply in replies]))
 
     def put_embedding(self, fingerprint: str, digest: str, data: bytes, ttl: float) -> Plan[None]:
         """Keep an embedding in the shared cache."""
         commands: list[Command] = [("SET", self.keys.embedding(fingerprint, digest), data, "PX", _ms(ttl))]
-        return Plan(commands, lambda replies: _nothing(check(replies[0])))
+        return Plan(commands, lambda replies: nothing(check(replies[0])))
 
     def attach(self, late: LateEmbedding) -> Plan[bool]:
         """Give an entry its embedding."""
@@ -387,7 +388,7 @@ class Plans:
     def set_aside(self, entry_id: str, keep: float) -> Plan[None]:
         """Move an entry that can't be read out of the way."""
         keys = [self.keys.entry(entry_id), self.keys.beside("aside", entry_id)]
-        return Plan([call("aside", keys, _ms(keep))], lambda replies: _nothing(check(replies[0])))
+        return Plan([call("aside", keys, _ms(keep))], lambda replies: nothing(check(replies[0])))
 
     def withdraw(self, ids: Sequence[str], reason: str, keep: float, durability: str) -> Plan[Withdrawn]:
         """Withdraw entries by name: truth first, then log and list."""
@@ -430,7 +431,7 @@ class Plans:
 
         def parse(replies: list[Any]) -> tuple[bool, str, str, str]:
             done, scope, fingerprint, expiry = check(replies[0])
-            return bool(int(done)), _text(scope), _text(fingerprint), _text(expiry)
+            return bool(int(done)), as_text(scope), as_text(fingerprint), as_text(expiry)
 
         return Plan([call("restore", beside)], parse)
 
@@ -440,7 +441,7 @@ class Plans:
             ("ZADD", self.keys.members(fingerprint, scope), expires, entry_id),
             self._log("add", epoch, entry_id, scope, fingerprint, expires),
         ]
-        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+        return Plan(commands, lambda replies: nothing([check(reply) for reply in replies]))
 
     def announce_restored(
         self, epoch: str, entry_id: str, scope: str, fingerprint: str, expires: str
@@ -452,7 +453,7 @@ class Plans:
         ]
         if fingerprint:
             commands.append(("ZADD", self.keys.members(fingerprint, scope), expires, entry_id))
-        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+        return Plan(commands, lambda replies: nothing([check(reply) for reply in replies]))
 
     def feedback(self, mark: Mark, durability: str) -> Plan[FeedbackResult]:
         """Record one verdict and decide, in one script."""
@@ -476,7 +477,7 @@ class Plans:
 
         def parse(replies: list[Any]) -> FeedbackResult:
             action, raters, weight, needed, _, _ = check(replies[2])
-            word: Any = _text(action)
+            word: Any = as_text(action)
             return FeedbackResult(
                 word, mark.entry_id, int(raters), limited=int(check(replies[0])) > mark.rate, weight=float(weight),
                 needed=float(needed),
@@ -492,7 +493,7 @@ class Plans:
             *self._listed([entry_id]),
             self._queue([Stale(entry_id, reason)]),
         ]
-        return Plan(commands, lambda replies: _nothing([check(reply) for reply in replies]))
+        return Plan(commands, lambda replies: nothing([check(reply) for reply in replies]))
 
     def present(self, ids: Sequence[str]) -> Plan[list[bool]]:
         """Whether there is anything under these names."""
@@ -535,7 +536,7 @@ class Plans:
         """Acknowledge and delete finished work."""
         pairs = [part for work in done for part in (work.ticket, work.entry_id)]
         commands: list[Command] = [call("finish", [self.keys.refresh, self.keys.queued], GROUP, *pairs)]
-        return Plan(commands, lambda replies: _nothing(check(replies[0])))
+        return Plan(commands, lambda replies: nothing(check(replies[0])))
 
     def tally(self, counts: Mapping[str, int]) -> Plan[dict[str, int]]:
         """Add to the totals of a trial, and read them."""
@@ -548,7 +549,7 @@ class Plans:
                 check(reply)
             found = replies[-1]
             pairs = found.items() if isinstance(found, Mapping) else zip(found[::2], found[1::2], strict=True)
-            return {_text(label): int(number) for label, number in pairs}
+            return {as_text(label): int(number) for label, number in pairs}
 
         return Plan(commands, parse)
 
@@ -563,7 +564,7 @@ class Plans:
                 if flat and isinstance(flat[0], list | tuple)
                 else list(zip(flat[::2], flat[1::2], strict=True))
             )
-            return [(_text(name), float(score)) for name, score in pairs]
+            return [(as_text(name), float(score)) for name, score in pairs]
 
         return Plan(commands, parse)
 
@@ -598,7 +599,7 @@ class Plans:
             call("announced", [key.decode()]),
         ]
         return Plan(
-            commands if fingerprint else commands[1:], lambda replies: _nothing([check(r) for r in replies])
+            commands if fingerprint else commands[1:], lambda replies: nothing([check(r) for r in replies])
         )
 
     def secret(self, offer: bytes) -> Plan[bytes]:
@@ -616,7 +617,7 @@ class Plans:
     def tombstones(self, limit: int) -> Plan[list[str]]:
         """Names of withdrawn entries, newest first."""
         commands: list[Command] = [("ZREVRANGE", self.keys.withdrawn, 0, limit - 1)]
-        return Plan(commands, lambda replies: [_text(name) for name in check(replies[0])])
+        return Plan(commands, lambda replies: [as_text(name) for name in check(replies[0])])
 
     def tombstone_details(self, ids: Sequence[str]) -> Plan[list[Tombstone]]:
         """What is known of withdrawn entries; names whose tombstone is gone are left out."""
@@ -637,7 +638,7 @@ class Plans:
                 text = decode_response(response).text if response else ""
                 found.append(
                     Tombstone(
-                        entry_id, int(time) / 1e6, _text(reason), int(count), _text(prompt or b""), text
+                        entry_id, int(time) / 1e6, as_text(reason), int(count), as_text(prompt or b""), text
                     )
                 )
             return found
@@ -722,7 +723,7 @@ OPERATIONS = ("add", "withdraw", "evict", "tag", "clear")
 
 def _change(record: Any) -> Change:
     """Read a record of the log. One that can't be read may have told of anything: ``clear``."""
-    sequence = int(_text(record[0]).split("-")[0])
+    sequence = int(as_text(record[0]).split("-")[0])
     try:
         change = _read_change(sequence, record[1])
     except (ValueError, TypeError, RecursionError):
@@ -732,9 +733,9 @@ def _change(record: Any) -> Change:
 
 def _read_change(sequence: int, fields: Any) -> Change:
     if isinstance(fields, Mapping):
-        named = {_text(k): _text(v) for k, v in fields.items()}
+        named = {as_text(k): as_text(v) for k, v in fields.items()}
     else:
-        named = {_text(k): _text(v) for k, v in zip(fields[::2], fields[1::2], strict=True)}
+        named = {as_text(k): as_text(v) for k, v in zip(fields[::2], fields[1::2], strict=True)}
     expires = named.get("expires", "inf")
     return Change(
         sequence=sequence,
@@ -752,11 +753,11 @@ def _read_change(sequence: int, fields: Any) -> Change:
 def _refresh(record: Any, tries: int) -> Refresh:
     id_, fields = record
     pairs = fields.items() if isinstance(fields, Mapping) else zip(fields[::2], fields[1::2], strict=True)
-    named = {_text(k): _text(v) for k, v in pairs}
-    queued_at = int(_text(id_).split("-")[0]) / 1000
+    named = {as_text(k): as_text(v) for k, v in pairs}
+    queued_at = int(as_text(id_).split("-")[0]) / 1000
     revision = named.get("revision")
     return Refresh(
-        _text(id_),
+        as_text(id_),
         named.get("entry", ""),
         named.get("why", ""),
         queued_at,
@@ -769,9 +770,11 @@ def _ms(seconds: float | None) -> str:
     return "" if seconds is None else str(max(1, round(seconds * 1000)))
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a reply as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _nothing(_: object) -> None:
+def nothing(_: object) -> None:
+    """Return nothing of replies that were checked."""
     return None

@@ -239,6 +239,8 @@ def test_what_cannot_be_meant_is_refused(make: Callable[..., Face]) -> None:
         (lambda: features.put("e", "a", {"f": float("nan")}), "JSON"),
         (lambda: features.put("e", "a", {"f": object()}), "JSON"),
         (lambda: features.put("e", "a", {"f": 1}, ttl=-1.0), "ttl"),
+        (lambda: features.put("e", "a", {"f": 1}, ttl=1e300), "ttl"),
+        (lambda: make(ttl=1e300), "ttl"),
         (lambda: make("memory://"), "memory"),
         (lambda: make(local_bound=-1.0), "local_bound"),
     ):
