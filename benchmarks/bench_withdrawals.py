@@ -5,7 +5,7 @@
 
 - delays: from the return of the deciding thumbs-down to the start of the last lookup that another process still
   served. It keeps local copies (bound 1 s) and asks without pause.
-- call: a feedback call against a bare GET on the same server, both from this process, one after the other.
+- call: a feedback call against a bare GET on the same server, both from this process, by turns of some calls each.
 - invalidate: one tag of many entries, each stored by a put. Afterwards every one of a sample must be a miss, here
   and in a process that starts then.
 - tags, feedback: the server's memory while many tags are invalidated and many verdicts given, and after a sweep.
@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import redis
+from bench_cache import in_turns
 
 from semcache import CacheRequest, Hit, Policy, Response, SemanticCache
 from semcache.codec import encode_response
@@ -175,32 +177,32 @@ def tag_memory(url: str, tags: int) -> dict[str, Any]:
 
 
 def feedback_call(url: str, calls: int) -> dict[str, Any]:
-    """One call against one bare round trip, in turn."""
+    """Feedback calls and bare round trips by turns, each about a serving of its own."""
     client = redis.Redis.from_url(url)
     client.set("bare", "x")
-    bare, call = [], []
     with open_cache(url, feedback_raters=3) as cache:
+        servings = []
+        for number in range(100):
+            cache.put(f"asked {number}", "x")
         for number in range(calls):
-            prompt = f"asked {number % 100}"
-            if number < 100:
-                cache.put(prompt, "x")
-            found = cache.lookup(prompt)
+            found = cache.lookup(f"asked {number % 100}")
             assert isinstance(found, Hit)
-            lookup_id = found.lookup_id
-            started = time.perf_counter()
-            client.get("bare")
-            between = time.perf_counter()
-            cache.feedback(lookup_id, 1 if number % 2 else -1, rater=f"u-{number % 100}")
-            bare.append(1e6 * (between - started))
-            call.append(1e6 * (time.perf_counter() - between))
+            servings.append((found.lookup_id, 1 if number % 2 else -1, f"u-{number % 100}"))
+        turn = itertools.cycle(servings)
+
+        def rate() -> None:
+            lookup_id, verdict, rater = next(turn)
+            cache.feedback(lookup_id, verdict, rater=rater)
+
+        rows = in_turns({"get": lambda: client.get("bare"), "call": rate}, calls)
     client.close()
-    p50 = float(np.percentile(call, 50)), float(np.percentile(bare, 50))
+    call, bare = rows["call"], rows["get"]
     return {
         "calls": calls,
-        "call_us": {f"p{p}": round(float(np.percentile(call, p))) for p in (50, 99)},
-        "bare_get_us": {f"p{p}": round(float(np.percentile(bare, p))) for p in (50, 99)},
-        "p50_in_round_trips": round(p50[0] / p50[1], 2),
-        "us_beside_the_round_trip": round(p50[0] - p50[1]),  # two round trips hold it where one takes as long
+        "call_us": call,
+        "bare_get_us": bare,
+        "p50_in_round_trips": round(call["p50"] / bare["p50"], 2),
+        "us_beside_the_round_trip": round(call["p50"] - bare["p50"]),  # two hold it where one takes as long
     }
 
 
