@@ -116,16 +116,13 @@ def feedback_memory(url: str, events: int, rated: int) -> dict[str, Any]:
     client = redis.Redis.from_url(url)
     with open_cache(url) as cache:
         ids = [str(cache.put(f"entry {n}", "x").entry_id) for n in range(rated)]
-        policy, plans = cache.policy, cache._store._operations.plans  # type: ignore[attr-defined]
+        plans = cache._store._operations.plans  # type: ignore[attr-defined]
 
         def mark(number: int) -> Mark:
             rater = principal_digest(f"u-{(number * 7919) % 100_003}")
             return Mark(
                 entry_id=ids[number * 31 % rated], revision=None, verdict=1 if number % 4 == 3 else -1, about="answer",
-                principal=rater, nonce=rater, text="-", similarity=None, raters=policy.feedback_raters,
-                window=policy.feedback_window, keep=policy.tombstone_ttl, rate=policy.feedback_rate,
-                rate_window=policy.feedback_rate_window, weight=0.01, trust=policy.feedback_trust,
-                trust_window=policy.feedback_trust_window,
+                principal=rater, nonce=rater, text="-", similarity=None, weight=0.01, rules=cache._core.rules,
             )  # fmt: skip
 
         before, started, grown, actions = memory(client), time.perf_counter(), [], Counter[str]()

@@ -73,9 +73,9 @@ class Keys:
         return f"{self.prefix}{what}:{{{split_entry_id(entry_id)[2]}}}"
 
     def all_beside(self, what: Iterable[str], entry_id: str) -> list[str]:
-        """Keys of several things that live beside an entry."""
-        id_ = split_entry_id(entry_id)[2]
-        return [f"{self.prefix}{one}:{{{id_}}}" for one in what]
+        """Keys of several things that live beside an entry, whose name is known to be one."""
+        end = f":{{{entry_id.rpartition('/')[2]}}}"
+        return [self.prefix + one + end for one in what]
 
     def members(self, fingerprint: str, scope: str) -> str:
         """Key of the sorted set of a scope's entries."""
@@ -99,6 +99,10 @@ class Keys:
         """Key of a part of the namespace's budget; all parts lie in one slot."""
         return f"{self.prefix}budget:{{{self._name}}}:{part}"
 
+    def limit(self, principal: str, bucket: int) -> str:
+        """Key of what counts the verdicts of a principal, a digest, in one stretch of time."""
+        return f"{self.prefix}limit:{principal}:{bucket}"
+
     def named(self, what: str, name: str) -> str:
-        """Key of a lease, limit or budget."""
+        """Key of a lease, or of what is kept about an encoder."""
         return f"{self.prefix}{what}:{quote(name, safe='-._~')}"

@@ -129,6 +129,13 @@ class Metrics:
             self._counts["misses", reason] += 1
             self._took("bypass" if reason.startswith("bypass:") else "miss", seconds)
 
+    def verdict(self, verdict: int, action: str) -> None:
+        """Count a verdict and what came of it."""
+        with self._lock:
+            self._counts["feedback", action] += 1
+            if verdict:
+                self._counts["verdicts", "right" if verdict > 0 else "wrong"] += 1
+
     def took(self, what: str, seconds: float) -> None:
         """Note how long something took."""
         with self._lock:

@@ -420,6 +420,19 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackRules:
+    """What a policy says of verdicts, all alike."""
+
+    raters: int
+    window: float  # seconds
+    keep: float  # seconds
+    rate: int  # verdicts of one principal per rate_window
+    rate_window: float  # seconds
+    trust: int  # weight of raters for the answer that raises `raters` by one, at most to twice it; 0 if none does
+    trust_window: float  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """One verdict as the store records it; names are digests already."""
 
@@ -431,14 +444,8 @@ class Mark:
     nonce: str
     text: str
     similarity: float | None
-    raters: int
-    window: float  # seconds
-    keep: float  # seconds
-    rate: int  # verdicts of one principal per rate_window
-    rate_window: float  # seconds
     weight: float  # of this rater
-    trust: int  # weight of raters for the answer that raises `raters` by one, at most to twice it; 0 if none does
-    trust_window: float  # seconds
+    rules: FeedbackRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Pure: values in, values out. `cache` holds the keys; this module only uses them.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import math
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from semcache.errors import InvalidRequestError
+from semcache.secrets import digest
 from semcache.types import CacheRequest, JsonValue
 
 _SEPARATOR = b"\x1f"
@@ -101,13 +101,13 @@ def scope_id(request: CacheRequest, scope_key: bytes, owner: tuple[str, str] | N
     if owner is not None:
         fields = [fields, owner]
     text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return hmac.digest(scope_key, b"scope" + _SEPARATOR + _bytes(text), "sha256")[:16].hex()
+    return digest(scope_key, b"scope" + _SEPARATOR + _bytes(text)).hex()
 
 
 def text_id(scope: str, text: str, scope_key: bytes) -> str:
     """Return the keyed digest of an exact text inside a scope, 32 hex digits."""
     data = b"entry" + _SEPARATOR + scope.encode() + _SEPARATOR + _bytes(text)
-    return hmac.digest(scope_key, data, "sha256")[:16].hex()
+    return digest(scope_key, data).hex()
 
 
 def text_digest(text: str) -> str:
@@ -117,7 +117,7 @@ def text_digest(text: str) -> str:
 
 def pseudonym(text: str, scope_key: bytes) -> str:
     """Return a keyed digest that stands for a text, e.g. a credential, without giving it away; 32 hex digits."""
-    return hmac.digest(scope_key, b"pseudonym" + _SEPARATOR + _bytes(text), "sha256")[:16].hex()
+    return digest(scope_key, b"pseudonym" + _SEPARATOR + _bytes(text)).hex()
 
 
 def entry_id(model: str, version: str, id_: str) -> str:

@@ -6,17 +6,21 @@ for lookup ids. A lookup id is self-contained: nothing is written when a hit is 
 
 from __future__ import annotations
 
-import base64
 import binascii
 import hmac
 import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from semcache.errors import UnknownLookupError
 from semcache.types import Match
 
+_decode = json.JSONDecoder().decode
 _UNKNOWN = "unknown or expired lookup id"
+_URL = bytes.maketrans(b"+/", b"-_")
+_PLAIN = bytes.maketrans(b"-_", b"+/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,18 @@ class Secrets:
     tokens: tuple[tuple[str, bytes], ...]
 
 
+def digest(key: bytes, data: bytes) -> bytes:
+    """Return the HMAC-SHA-256 of some data, cut to 16 bytes."""
+    made = _keyed(key).copy()
+    made.update(data)
+    return made.digest()[:16]
+
+
+@lru_cache(maxsize=64)  # making one costs several times as much as copying one
+def _keyed(key: bytes) -> hmac.HMAC:
+    return hmac.new(key, digestmod="sha256")
+
+
 def derive(root: bytes, *, generation: int = 0) -> Secrets:
     """Derive the keys of a root secret.
 
@@ -43,8 +59,7 @@ def derive(root: bytes, *, generation: int = 0) -> Secrets:
     return Secrets(hmac.digest(root, b"semcache scope", "sha256"), tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class Serving(NamedTuple):
     """What a lookup id says: which entry served which text, to whom, when.
 
     Attributes:
@@ -74,7 +89,7 @@ def sign(serving: Serving, namespace: str, secrets: Secrets) -> str:
     fields = [key_id, namespace, serving.tenant, serving.entry_id, serving.revision, serving.match[0],
               round(serving.similarity, 4), serving.text, serving.nonce, round(serving.time, 3)]  # fmt: skip
     payload = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
-    return _b64(payload) + "." + _b64(hmac.digest(key, payload, "sha256")[:16])
+    return _b64(payload) + "." + _b64(digest(key, payload))
 
 
 def verify(lookup_id: str, namespace: str, secrets: Secrets, *, now: float, lifetime: float) -> Serving:
@@ -92,9 +107,9 @@ def verify(lookup_id: str, namespace: str, secrets: Secrets, *, now: float, life
         payload, mac = _unb64(head), _unb64(tail)
         if (_b64(payload), _b64(mac)) != (head, tail):
             raise UnknownLookupError(_UNKNOWN)  # the same bytes in other letters: one serving has one name
-        fields = json.loads(payload)
+        fields = _decode(payload.decode())
         key = dict(secrets.tokens).get(fields[0], b"")
-        good = hmac.compare_digest(mac, hmac.digest(key or b"no key", payload, "sha256")[:16])
+        good = hmac.compare_digest(mac, digest(key or b"no key", payload))
         if not (good and key) or fields[1] != namespace:
             raise UnknownLookupError(_UNKNOWN)
         _, _, tenant, entry_id, revision, match, similarity, text, nonce, time = fields
@@ -128,8 +143,10 @@ def new_nonce() -> str:
 
 
 def _b64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    return binascii.b2a_base64(data, newline=False).translate(_URL).rstrip(b"=").decode()
 
 
 def _unb64(text: str) -> bytes:
-    return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    return binascii.a2b_base64(
+        text.encode("ascii").translate(_PLAIN) + b"=" * (-len(text) % 4), strict_mode=True
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import subprocess
@@ -27,6 +28,7 @@ from semcache.scope import (
     tag_generations,
     text_id,
 )
+from semcache.secrets import digest
 from semcache.types import CacheRequest
 
 KEY = b"k" * 32
@@ -188,3 +190,8 @@ def test_a_pseudonym_is_the_same_in_every_process_of_a_namespace_and_says_nothin
     assert pseudonym("sk-1", first) != pseudonym("sk-1", second)
     assert pseudonym("sk-1", first) != pseudonym("sk-2", first)
     assert "sk-1" not in pseudonym("sk-1", first)
+
+
+@given(st.binary(min_size=1, max_size=80), st.binary(max_size=300))
+def test_digests_are_hmacs_cut_to_sixteen_bytes(key: bytes, data: bytes) -> None:
+    assert digest(key, data) == hmac.digest(key, data, "sha256")[:16]

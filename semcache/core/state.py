@@ -27,7 +27,17 @@ from semcache.hotkeys import HotKeys
 from semcache.local import LocalCopies
 from semcache.metrics import Metrics
 from semcache.policy import Policy
-from semcache.protocols import Budget, LateEmbedding, Matcher, Position, Reembedding, Stale, Verifier, View
+from semcache.protocols import (
+    Budget,
+    FeedbackRules,
+    LateEmbedding,
+    Matcher,
+    Position,
+    Reembedding,
+    Stale,
+    Verifier,
+    View,
+)
 from semcache.steps import Ask, Steps
 from semcache.types import (
     CacheRequest,
@@ -115,6 +125,10 @@ class State:
         self.clock = clock
         self._make_index = index
         self.snapshots = snapshots
+        self.rules = FeedbackRules(
+            raters=policy.feedback_raters, window=policy.feedback_window, keep=self.keep, rate=policy.feedback_rate,
+            rate_window=policy.feedback_rate_window, trust=policy.feedback_trust, trust_window=policy.feedback_trust_window,
+        )  # fmt: skip
         self._given_secret = secret
         self._offer = os.urandom(32)
         self.fresh_start()

@@ -130,7 +130,9 @@ class Withdrawals(State):
         principal = principal_digest(rater)
         if not isinstance(target, str):
             raise InvalidRequestError(f"lookup id is {type(target).__name__}, expected str")
-        keys = yield from self._agree(WITHDRAWAL_TIMEOUT)
+        keys = self._secrets
+        if keys is None or not self._agreed:
+            keys = yield from self._agree(WITHDRAWAL_TIMEOUT)
         if "/" in target:
             scope.split_entry_id(target)
             revision, nonce, digest, similarity, about = None, principal, "-", None, about or "answer"
@@ -157,10 +159,7 @@ class Withdrawals(State):
         self._check_rate(principal)
         mark = Mark(
             entry_id=entry_id, revision=revision, verdict=verdict, about=about, principal=principal, nonce=nonce,
-            text=digest, similarity=similarity, raters=policy.feedback_raters, window=policy.feedback_window,
-            keep=self.keep, rate=policy.feedback_rate, rate_window=policy.feedback_rate_window,
-            weight=weight_of(rater, policy.feedback_weights), trust=policy.feedback_trust,
-            trust_window=policy.feedback_trust_window,
+            text=digest, similarity=similarity, weight=weight_of(rater, policy.feedback_weights), rules=self.rules,
         )  # fmt: skip
         result: FeedbackResult = yield self._ask(
             "feedback", mark, durability=policy.durability, timeout=WITHDRAWAL_TIMEOUT
@@ -174,9 +173,7 @@ class Withdrawals(State):
         if result.limited:
             with self.lock:
                 self.limited[principal] = self.clock() + policy.feedback_rate_window
-        self.metrics.count("feedback", result.action)
-        if verdict:
-            self.metrics.count("verdicts", "right" if verdict > 0 else "wrong")
+        self.metrics.verdict(verdict, result.action)
         return result
 
     def _check_rate(self, principal: str) -> None:

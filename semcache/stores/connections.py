@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 import weakref
@@ -40,6 +41,7 @@ from semcache.stores.plans import Command, pack, script_by_sha
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 64
+ASIDE = 8  # connections that are kept beside the pool for whoever comes next
 ASYNC_POOL_SIZE = 16  # one event loop keeps no more than these busy
 LANES = 2  # callers of one event loop that have a round trip of their own; others share the next
 _BATCH = 500
@@ -108,7 +110,11 @@ def refuse_decoding(settings: dict[str, Any]) -> None:
 
 
 class Direct:
-    """One server, through the connection pool of a redis-py client."""
+    """One server, through the connection pool of a redis-py client.
+
+    Of a pool of its own it keeps a few connections aside while they are idle: asking a pool and giving back takes
+    longer than what a server does with most commands. They stay the pool's, and are closed with it.
+    """
 
     cluster = False
 
@@ -118,6 +124,10 @@ class Direct:
         self._pool: Any = client.connection_pool
         self._owned = owned
         self._closed = False
+        # Sentinel's pool looks at what is given back: it may be a connection to yesterday's master.
+        self._keeps = owned and type(self._pool) is redis.BlockingConnectionPool
+        self._aside: deque[Any] = deque()
+        self._busy: list[None] = []  # one for each caller under way; not a number, so that no lock is needed
         self._revive = _Reviver(revive) if revive else None
 
     def execute(self, commands: Sequence[Command], timeout: float, packed: bytes | None = None) -> list[Any]:
@@ -127,12 +137,18 @@ class Direct:
             for first in range(0, len(commands), _BATCH):
                 replies += self.execute(commands[first : first + _BATCH], end - time.monotonic())
             return replies
+        self._busy.append(None)
         try:
-            connection = self._pool.get_connection()
+            return self._carry(commands, end, packed)
         except _BROKEN as error:
             if self._revive is not None:
                 self._revive()
             raise unavailable(error) from error
+        finally:
+            self._busy.pop()
+
+    def _carry(self, commands: Sequence[Command], end: float, packed: bytes | None) -> list[Any]:
+        connection = self._take()
         try:
             replies = _exchange(connection, commands, end, packed)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
@@ -140,21 +156,38 @@ class Direct:
                 again = [without_script(commands[i]) or commands[i] for i in missing]
                 for i, reply in zip(missing, _exchange(connection, again, end), strict=True):
                     replies[i] = reply
-            return replies
-        except _BROKEN as error:
-            connection.disconnect()
-            if self._revive is not None:
-                self._revive()
-            raise unavailable(error) from error
         except BaseException:
             connection.disconnect()
-            raise
-        finally:
-            if (
-                self._closed and self._owned
-            ):  # meanwhile: what it was for is over, and nobody else will close it
-                connection.disconnect()
             self._pool.release(connection)
+            raise
+        self._give_back(connection)
+        return replies
+
+    def _take(self) -> Any:
+        """Return a connection for one caller alone: one that was kept aside if it is still good, else one of the pool's."""
+        try:
+            connection = self._aside.pop()
+        except IndexError:
+            return self._pool.get_connection()
+        if connection.pid == os.getpid():  # else it is the parent's, and the pool starts anew as well
+            try:
+                if not connection.can_read():
+                    return connection
+            except _BROKEN:
+                log.debug("the server has closed an idle connection")
+            connection.disconnect()
+            self._pool.release(connection)
+        return self._pool.get_connection()
+
+    def _give_back(self, connection: Any) -> None:
+        if self._closed and self._owned:  # meanwhile: what it was for is over, and nobody else will close it
+            connection.disconnect()
+        elif (
+            self._keeps and len(self._aside) < ASIDE and len(self._busy) < POOL_SIZE // 2
+        ):  # nobody waits for one
+            self._aside.append(connection)
+            return
+        self._pool.release(connection)
 
     def client(self) -> redis.Redis:
         return self._client

@@ -377,10 +377,13 @@ class MemoryStore:
             if result.action == "withdrawn":
                 why = "feedback" if mark.about == "answer" else "feedback:match"
                 self.queue_refresh([Stale(mark.entry_id, why)], timeout=timeout)
-            bucket = (mark.principal, int(self._clock() // mark.rate_window) if mark.rate_window else 0)
+            bucket = (
+                mark.principal,
+                int(self._clock() // mark.rules.rate_window) if mark.rules.rate_window else 0,
+            )
             self._spoken = {key: n for key, n in self._spoken.items() if key[1] >= bucket[1] - 1}
             self._spoken[bucket] = self._spoken.get(bucket, 0) + 1
-            return replace(result, limited=self._spoken[bucket] > mark.rate)
+            return replace(result, limited=self._spoken[bucket] > mark.rules.rate)
 
     def _judge(self, mark: Mark) -> FeedbackResult:
         with self._lock:
@@ -409,30 +412,37 @@ class MemoryStore:
             if mark.verdict != 0 and mark.about == "match" and mark.similarity is not None:
                 seen = (*entry.observations, (round(mark.similarity, 4), mark.verdict == 1))
                 entry = slot.entry = replace(entry, observations=seen[-MAX_OBSERVATIONS:])
-            needed = raised(mark.raters, mark.trust, slot.praise)
+            needed = raised(mark.rules.raters, mark.rules.trust, slot.praise)
             if mark.verdict != -1:
                 slot.entry = replace(entry, blocked=frozenset(slot.blocked))
                 count, heavy = distinct_raters(c for c in slot.complaints if c.about == mark.about)
                 said: Literal["recorded", "none"] = "recorded" if mark.verdict else "none"
                 return FeedbackResult(said, mark.entry_id, count, weight=float(heavy), needed=float(needed))
             action, count, heavy, everyone = consequence(
-                slot.complaints, mark.about, mark.text, mark.raters, needed
+                slot.complaints, mark.about, mark.text, mark.rules.raters, needed
             )
             if mark.about == "match" and len(slot.blocked) < MAX_BLOCKED:
                 slot.blocked.add(mark.text if everyone else f"{mark.text}@{mark.principal}")
                 slot.entry = replace(entry, blocked=frozenset(slot.blocked))
             if action == "withdrawn":
                 self._bury(
-                    mark.entry_id, slot, "feedback" if mark.about == "answer" else "feedback:match", mark.keep
+                    mark.entry_id,
+                    slot,
+                    "feedback" if mark.about == "answer" else "feedback:match",
+                    mark.rules.keep,
                 )
             return FeedbackResult(action, mark.entry_id, count, weight=float(heavy), needed=float(needed))
 
     def _forget_old(self, slot: _Slot, revision: int, now: float, mark: Mark) -> None:
         slot.complaints = {
-            c: w for c, w in slot.complaints.items() if w >= now - mark.window and c.revision == revision
+            c: w
+            for c, w in slot.complaints.items()
+            if w >= now - mark.rules.window and c.revision == revision
         }
         slot.praise = {
-            p: w for p, w in slot.praise.items() if w >= now - mark.trust_window and p.revision == revision
+            p: w
+            for p, w in slot.praise.items()
+            if w >= now - mark.rules.trust_window and p.revision == revision
         }
 
     def members(self, scope: str, fingerprint: str, *, timeout: float) -> list[tuple[str, float | None]]:

@@ -464,22 +464,23 @@ class Plans:
         ]
         # The limit is counted beside the script, whose slot is another: who is over it is told so, and her
         # next verdicts aren't sent at all.
-        bucket = int(time.time() // mark.rate_window) if mark.rate_window else 0
-        limit = keys.named("limit", f"{mark.principal}:{bucket}")
+        rules = mark.rules
+        bucket = int(time.time() // rules.rate_window) if rules.rate_window else 0
+        limit = keys.limit(mark.principal, bucket)
         commands: list[Command] = [
             ("INCR", limit),
-            ("PEXPIRE", limit, _ms(mark.rate_window * 2)),
+            ("PEXPIRE", limit, _ms(rules.rate_window * 2)),
             call("feedback", beside, mark.verdict, mark.about, "" if mark.revision is None else mark.revision,
                  mark.principal, mark.nonce, mark.text, "" if mark.similarity is None else f"{mark.similarity:.4f}",
-                 f"{mark.weight:.6g}", mark.raters, int(mark.window * 1e6), _ms(mark.keep), MAX_OBSERVATIONS, MAX_BLOCKED,
-                 mark.trust, int(mark.trust_window * 1e6))
+                 f"{mark.weight:.6g}", rules.raters, int(rules.window * 1e6), _ms(rules.keep), MAX_OBSERVATIONS,
+                 MAX_BLOCKED, rules.trust, int(rules.trust_window * 1e6))
         ]  # fmt: skip
 
         def parse(replies: list[Any]) -> FeedbackResult:
-            action, raters, weight, needed, _, _ = check(replies[2])
+            action, raters, weight, needed = check(replies[2])
             word: Any = as_text(action)
             return FeedbackResult(
-                word, mark.entry_id, int(raters), limited=int(check(replies[0])) > mark.rate, weight=float(weight),
+                word, mark.entry_id, int(raters), limited=int(check(replies[0])) > rules.rate, weight=float(weight),
                 needed=float(needed),
             )  # fmt: skip
 

@@ -13,7 +13,7 @@ import redis
 from semcache import CacheRequest, Hit, Policy, SemanticCache
 from semcache.errors import StoreUnavailableError
 from semcache.keys import Keys
-from semcache.protocols import Mark, Refresh, Stale
+from semcache.protocols import FeedbackRules, Mark, Refresh, Stale
 from semcache.stores.plans import Plans, pack, script
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
@@ -48,8 +48,8 @@ def test_every_script_call_stays_in_one_slot() -> None:
     plans = Plans(Keys("n"), cluster=True)
     mark = Mark(
         entry_id=ENTRY, revision=None, verdict=-1, about="answer", principal="p", nonce="n", text="t", similarity=None,
-        raters=3, window=1.0, keep=1.0, rate=1, rate_window=1.0,
-        weight=1.0, trust=10, trust_window=1.0,
+        weight=1.0,
+        rules=FeedbackRules(raters=3, window=1.0, keep=1.0, rate=1, rate_window=1.0, trust=10, trust_window=1.0),
     )  # fmt: skip
     built = [
         plans.read([ENTRY], ["a"], None),

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from redis import Redis
 
 from semcache import ConfigurationError, Hit, Miss, Policy
 from semcache.codec import encode_response
 from semcache.feedback import Complaint, Praise, consequence, distinct_raters, raised, weight_of
-from semcache.protocols import Draft, Mark
+from semcache.protocols import Draft, FeedbackRules, Mark
 from semcache.stores.connections import connect
 from semcache.stores.memory import MemoryStore
 from semcache.stores.redis import RedisStore
@@ -239,6 +240,12 @@ def test_trust_at_most_doubles_what_it_takes(
     assert needed == raters or step > 0
 
 
+def rules(raters: int, trust: int, window: float = 3600.0) -> FeedbackRules:
+    return FeedbackRules(
+        raters=raters, window=window, keep=3600.0, rate=10_000, rate_window=3600.0, trust=trust, trust_window=window
+    )  # fmt: skip
+
+
 def draft() -> Draft:
     return Draft(
         entry_id=ENTRY, scope="s" * 32, prompt="x", response=encode_response(Response("x")), tags=(), all_tags=("all",),
@@ -269,8 +276,7 @@ def test_the_script_does_what_the_pure_rules_say(
         for verdict, about, who, nonce, text, weight in verdicts:
             mark = Mark(
                 entry_id=ENTRY, revision=None, verdict=verdict, about=about, principal=who, nonce=nonce, text=text,
-                similarity=0.9, raters=raters, window=3600.0, keep=3600.0, rate=10_000, rate_window=3600.0,
-                weight=weight, trust=trust, trust_window=3600.0,
+                similarity=0.9, weight=weight, rules=rules(raters, trust),
             )  # fmt: skip
             one = store.feedback(mark, durability="memory", timeout=5.0)
             said.append((one.action, one.raters, round(one.weight, 4), one.needed))
@@ -283,6 +289,53 @@ def test_the_script_does_what_the_pure_rules_say(
 
 
 @pytest.mark.parametrize("kind", ["memory", "redis"])
+def test_marks_past_their_window_dont_count_and_leave_the_store(kind: str, redis_url: str) -> None:
+    clock, namespace = [1e6], f"test-{uuid.uuid4().hex}"
+    client = Redis.from_url(redis_url)
+    store: Any = MemoryStore(clock=lambda: clock[0])
+    if kind == "redis":
+        store = RedisStore(connect(redis_url, 5.0), namespace)
+
+    def say(verdict: int, who: str) -> tuple[str, int, float]:
+        mark = Mark(
+            entry_id=ENTRY, revision=None, verdict=verdict, about="answer", principal=who, nonce=who, text="t",
+            similarity=None, weight=1.0, rules=rules(3, 1),
+        )  # fmt: skip
+        told = store.feedback(mark, durability="memory", timeout=5.0)
+        return told.action, told.raters, told.needed
+
+    def marks() -> dict[bytes, list[bytes]]:
+        return {
+            key: client.zrange(key, 0, -1)
+            for what in ("downs", "ups")
+            for key in client.keys(f"semcache:{namespace}:{what}:*")
+        }
+
+    def wait(seconds: float) -> None:
+        clock[0] += seconds
+        for key, members in marks().items():  # the server's clock can't be moved; what it has seen can
+            for member in members:
+                client.zincrby(key, -1e6 * seconds, member)
+
+    store.put(draft(), timeout=5.0)
+    said = [say(-1, "ann"), say(1, "dot")]
+    wait(3000.0)
+    said += [say(-1, "ben"), say(1, "eve")]
+    wait(3000.0)
+    said += [say(-1, "cat"), say(1, "fay")]
+    left = [len(members) for members in marks().values()]
+    store.close()
+    client.close()
+
+    assert said == [
+        ("recorded", 1, 3.0), ("recorded", 1, 4.0),
+        ("recorded", 2, 4.0), ("recorded", 2, 5.0),
+        ("recorded", 2, 4.0), ("recorded", 2, 5.0),
+    ]  # fmt: skip
+    assert left == ([2, 2] if kind == "redis" else [])
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
 def test_one_rater_cant_crowd_out_the_others(kind: str, redis_url: str) -> None:
     store: Any = MemoryStore()
     if kind == "redis":
@@ -291,8 +344,7 @@ def test_one_rater_cant_crowd_out_the_others(kind: str, redis_url: str) -> None:
     def complain(who: str, about: str, text: str) -> str:
         mark = Mark(
             entry_id=ENTRY, revision=None, verdict=-1, about=about, principal=who, nonce=f"{who}-{text}", text=text,
-            similarity=None, raters=3, window=3600.0, keep=3600.0, rate=10_000, rate_window=3600.0, weight=1.0, trust=10,
-            trust_window=3600.0,
+            similarity=None, weight=1.0, rules=rules(3, 10),
         )  # fmt: skip
         return str(store.feedback(mark, durability="memory", timeout=5.0).action)
 

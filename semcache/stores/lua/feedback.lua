@@ -3,7 +3,7 @@
 -- ARGV: verdict, about, revision ('' = whatever is stored), principal, nonce, text digest, similarity,
 --       weight of the rater, raters that withdraw (N), window in us, keep in ms, most observations,
 --       most blocked texts, trust that raises N by one (0 = none does), window of trust in us
--- Returns {action, raters, their weight, weight that withdraws, scope, fingerprint}
+-- Returns {action, raters, their weight, weight that withdraws}
 --
 -- A -1 is "<about> <revision> <principal> <nonce> <text> <weight>", a +1 "<revision> <principal> <nonce> <weight>",
 -- each scored by server time. Distinct raters are the lesser of distinct principals and distinct nonces, each with the
@@ -11,37 +11,36 @@
 -- ids counts for more than one.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local stamp = string.format('%.0f', now)
-local entry = redis.call('HMGET', KEYS[1], 'state', 'revision', 'scope', 'fingerprint', 'seen', 'blocked')
-local scope, fingerprint = entry[3] or '', entry[4] or ''
-if entry[1] ~= 'live' or (ARGV[3] ~= '' and entry[2] ~= ARGV[3]) then
-  return {'none', 0, '0', '0', scope, fingerprint}
-end
+local entry = redis.call('HMGET', KEYS[1], 'state', 'revision')
+if entry[1] ~= 'live' or (ARGV[3] ~= '' and entry[2] ~= ARGV[3]) then return {'none', 0, '0', '0'} end
 local verdict, about, revision = ARGV[1], ARGV[2], entry[2]
 local principal, nonce, text, weight = ARGV[4], ARGV[5], ARGV[6], ARGV[8]
-local base, window = tonumber(ARGV[9]), tonumber(ARGV[10])
+local base, window, trust_window = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[15])
 local MARKS, OWN, TRUSTED, EPSILON = math.min(8000, math.max(256, 8 * base)), 16, 256, 1e-9
 
--- Marks of this revision in their window, oldest first; the others go.
-local function read(key, since, pattern, fields)
-  local found, marks = {}, redis.call('ZRANGE', KEYS[key], 0, -1, 'WITHSCORES')
-  for at = 1, #marks, 2 do
-    local mark = marks[at]
-    local values = {string.match(mark, pattern)}
-    local one = {mark = mark}
-    for i, field in ipairs(fields) do one[field] = values[i] end
-    if one.revision == revision and tonumber(marks[at + 1]) >= since then
-      one.weight = tonumber(one.weight) or 1
+-- Marks of this revision in their window, oldest first; those of another revision go.
+local function read(key, span, parse)
+  local found, marks = {}, redis.call('ZRANGEBYSCORE', KEYS[key], now - span, '+inf')
+  for i = 1, #marks do
+    local one = parse(marks[i])
+    if one.revision == revision then
+      one.mark, one.weight = marks[i], tonumber(one.weight) or 1
       found[#found + 1] = one
     else
-      redis.call('ZREM', KEYS[key], mark)
+      redis.call('ZREM', KEYS[key], marks[i])
     end
   end
   return found
 end
 
-local downs = read(2, now - window, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)$', {'about', 'revision', 'principal', 'nonce', 'text', 'weight'})
-local ups = read(5, now - tonumber(ARGV[15]), '^(%S+) (%S+) (%S+) (%S+)$', {'revision', 'principal', 'nonce', 'weight'})
+local downs = read(2, window, function(mark)
+  local a, r, p, n, t, w = string.match(mark, '^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ?([^ ]*)$')
+  return {about = a, revision = r, principal = p, nonce = n, text = t, weight = w}
+end)
+local ups = read(5, trust_window, function(mark)
+  local r, p, n, w = string.match(mark, '^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+)$')
+  return {revision = r, principal = p, nonce = n, weight = w}
+end)
 
 -- Removes this principal's marks that aren't to be kept.
 local function drop(key, marks, keep)
@@ -53,11 +52,19 @@ local function drop(key, marks, keep)
   end
 end
 
-local function record(key, marks, mark, words, span, most)
-  mark.principal, mark.nonce, mark.weight = principal, nonce, tonumber(weight)
-  redis.call('ZADD', KEYS[key], stamp, table.concat(words, ' '))
-  redis.call('PEXPIRE', KEYS[key], string.format('%.0f', math.max(1, span / 1000)))
-  marks[#marks + 1] = mark
+-- Records a mark in place of this principal's that aren't to be kept; then those past their window go, and the oldest
+-- of too many. The new one is added first: a set that was emptied would be made anew.
+local function record(key, marks, word, span, most, keep)
+  redis.call('ZADD', KEYS[key], now, word)
+  redis.call('PEXPIRE', KEYS[key], math.max(1, math.ceil(span / 1000)))
+  for i = #marks, 1, -1 do
+    if marks[i].mark == word then table.remove(marks, i) end
+  end
+  drop(key, marks, keep)
+  redis.call('ZREMRANGEBYSCORE', KEYS[key], '-inf', string.format('(%.0f', now - span))
+  marks[#marks + 1] = {
+    mark = word, about = about, principal = principal, nonce = nonce, text = text, weight = tonumber(weight)
+  }
   while #marks > most do
     redis.call('ZREM', KEYS[key], marks[1].mark)
     table.remove(marks, 1)
@@ -68,7 +75,8 @@ end
 local function distinct(marks, wanted, only_text)
   local principals, nonces = {}, {}
   local people, servings, weighs, serve = 0, 0, 0, 0
-  for _, mark in ipairs(marks) do
+  for i = 1, #marks do
+    local mark = marks[i]
     local w = mark.weight
     if w > 0 and (wanted == nil or mark.about == wanted) and (only_text == nil or mark.text == only_text) then
       local p, n = principals[mark.principal], nonces[mark.nonce]
@@ -84,7 +92,7 @@ end
 local function observe(sign)
   if about ~= 'match' or ARGV[7] == '' then return end
   local seen = {}
-  for word in string.gmatch(entry[5] or '', '%S+') do seen[#seen + 1] = word end
+  for word in string.gmatch(redis.call('HGET', KEYS[1], 'seen') or '', '%S+') do seen[#seen + 1] = word end
   seen[#seen + 1] = ARGV[7] .. sign
   local first = math.max(1, #seen - tonumber(ARGV[12]) + 1)
   redis.call('HSET', KEYS[1], 'seen', table.concat(seen, ' ', first))
@@ -98,7 +106,7 @@ local function block(word)
 end
 
 local function withdraw(reason)
-  redis.call('HSET', KEYS[3], 'time', stamp, 'reason', reason, 'revision', revision)
+  redis.call('HSET', KEYS[3], 'time', string.format('%.0f', now), 'reason', reason, 'revision', revision)
   redis.call('HINCRBY', KEYS[3], 'count', 1)
   redis.call('PEXPIRE', KEYS[3], ARGV[11])
   redis.call('HSET', KEYS[1], 'state', 'withdrawn')
@@ -109,16 +117,15 @@ end
 -- Entries that many called right need more raters against them, at most twice as many.
 local function needed()
   local step = tonumber(ARGV[14])
-  if step == 0 then return base end
+  if step == 0 or #ups == 0 then return base end
   local _, trust = distinct(ups)
   return base + math.min(base, math.floor(trust / step + EPSILON))
 end
 
-local function answer(action, raters, weighs)
-  return {action, raters, string.format('%.6g', weighs), string.format('%.6g', needed()), scope, fingerprint}
+local function answer(action, raters, weighs, limit)
+  return {action, raters, string.format('%.6g', weighs), string.format('%.6g', limit)}
 end
 
-drop(5, ups)
 if verdict ~= '-1' then
   drop(2, downs)
   if redis.call('SREM', KEYS[4], text .. '@' .. principal) == 1 then
@@ -126,25 +133,29 @@ if verdict ~= '-1' then
     if #left > 0 then redis.call('HSET', KEYS[1], 'blocked', table.concat(left, ' ')) else redis.call('HDEL', KEYS[1], 'blocked') end
   end
   if verdict == '1' then
-    record(5, ups, {}, {revision, principal, nonce, weight}, tonumber(ARGV[15]), TRUSTED)
+    record(5, ups, table.concat({revision, principal, nonce, weight}, ' '), trust_window, TRUSTED)
     observe('+')
+  else
+    drop(5, ups)
   end
-  return answer(verdict == '1' and 'recorded' or 'none', distinct(downs, about))
+  local raters, weighs = distinct(downs, about)
+  return answer(verdict == '1' and 'recorded' or 'none', raters, weighs, needed())
 end
 
 -- One rater has one mark per text, her last, and OWN in all: she can't crowd out the others'.
+drop(5, ups)
 local own = 0
-drop(2, downs, function(mark)
+record(2, downs, table.concat({about, revision, principal, nonce, text, weight}, ' '), window, MARKS, function(mark)
   if (mark.about == about and mark.text == text) or own >= OWN - 1 then return false end
   own = own + 1
   return true
 end)
-record(2, downs, {about = about, text = text}, {about, revision, principal, nonce, text, weight}, window, MARKS)
-local limit = needed() - EPSILON
+local limit = needed()
+local enough = limit - EPSILON
 if about == 'answer' then
   local raters, weighs = distinct(downs, 'answer')
-  if weighs >= limit then withdraw('feedback') end
-  return answer(weighs >= limit and 'withdrawn' or 'recorded', raters, weighs)
+  if weighs >= enough then withdraw('feedback') end
+  return answer(weighs >= enough and 'withdrawn' or 'recorded', raters, weighs, limit)
 end
 observe('-')
 local raters, weighs = distinct(downs, 'match', text)
@@ -154,8 +165,8 @@ for _, mark in ipairs(downs) do
   if mark.about == 'match' and mark.weight > 0 and not texts[mark.text] then texts[mark.text] = true; complaints = complaints + 1 end
 end
 local everybody, together = distinct(downs, 'match')
-if complaints >= base and together >= limit then
+if complaints >= base and together >= enough then
   withdraw('feedback:match')
-  return answer('withdrawn', everybody, together)
+  return answer('withdrawn', everybody, together, limit)
 end
-return answer('blocked', raters, weighs)
+return answer('blocked', raters, weighs, limit)
