@@ -339,7 +339,7 @@ def whole_answer(kind: str, call: Call, how: Behaviour) -> dict[str, Any]:
     head = {
         "id": f"chatcmpl-up{call.number}",
         "created": 1700000000 + call.number,
-        "model": body.get("model", "m") + "-2024-07-18",
+        "model": (body.get("model") or "m") + "-2024-07-18",
     }
     if kind == "text":
         choice: dict[str, Any] = {"index": 0, "text": text, "logprobs": None, "finish_reason": how.finish}

@@ -75,6 +75,7 @@ MATRIX = (
         skipped_oldest=(  # those of agents, which need the next extra
             "tests/integrations/langchain/test_langchain_agents.py",
             "tests/integrations/langchain/test_langchain_docs.py",
+            "tests/integrations/langchain/test_langchain_users.py",
         ),
     ),
     Dependency(
@@ -90,11 +91,12 @@ MATRIX = (
         ("tests/integrations/openai",),
         extras=("openai",),
         pinned=("openai",),
-        beside=("langchain-openai", "instructor", "httpx"),
+        beside=("langchain-openai", "langgraph", "instructor", "httpx"),
         beside_oldest=("httpx",),
         skipped_oldest=(  # other packages over the SDK, of any version
             "tests/integrations/openai/test_openai_frameworks.py",
             "tests/integrations/openai/test_openai_docs.py",
+            "tests/integrations/openai/test_openai_langchain.py",
         ),
     ),
     Dependency(

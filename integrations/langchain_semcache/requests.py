@@ -111,7 +111,9 @@ def schemas_by_repr(classes: Iterable[type]) -> dict[str, JsonValue]:
         try:
             schema = TypeAdapter(cls).json_schema()
         except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigurationError(f"schemas has {cls!r}, expected a class with a JSON schema") from error
+            raise ConfigurationError(
+                f"schemas has {cls!r}, expected a Pydantic model; typed dicts and dicts needn't be named"
+            ) from error
         if found.setdefault(repr(cls), schema) != schema:
             raise ConfigurationError(
                 f"schemas has two classes named {cls!r} with different fields; LangChain shows a cache "

@@ -381,7 +381,7 @@ def test_two_classes_of_one_name_are_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="two classes named"):
         schemas_by_repr([make(int), make(str)])
-    with pytest.raises(ConfigurationError, match="JSON schema"):
+    with pytest.raises(ConfigurationError, match="Pydantic model"):
         schemas_by_repr([Thing])
 
 

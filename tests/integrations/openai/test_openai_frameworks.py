@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import instructor
+import langsmith
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from openai import DefaultAsyncHttpx2Client, DefaultHttpx2Client, OpenAI
+from langsmith.run_helpers import tracing_context
+from openai import AsyncOpenAI, DefaultAsyncHttpx2Client, DefaultHttpx2Client, OpenAI
 from pydantic import BaseModel
+from test_openai_client import CHAT, RESPONSES
+from test_openai_surface import ANSWER, text_of
 
 from openai_semcache import wrap_openai
 from semcache import AsyncSemanticCache, Policy, SemanticCache
@@ -116,6 +121,57 @@ def test_the_modes_of_instructor_do_not_share_answers(
             ]
 
     assert answers == {instructor.Mode.TOOLS: [["a"], ["a"]], instructor.Mode.JSON: [["b"], ["b"]]}
+    assert upstream.count == 2
+
+
+@pytest.fixture
+def traced() -> Any:
+    """LangSmith's own `wrap_openai`; importing it warns of something of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from langsmith.wrappers import wrap_openai as traced
+    return traced
+
+
+def _recording() -> Any:
+    """Let LangSmith trace without sending anything."""
+    here = langsmith.Client(api_url="http://127.0.0.1:1", api_key="k", auto_batch_tracing=False)
+    return tracing_context(enabled="local", client=here)
+
+
+@pytest.mark.parametrize("below", [False, True], ids=["wrapped above", "wrapped below"])
+def test_the_tracer_of_langsmith_may_be_put_on_before_or_after(
+    below: bool, traced: Any, cache: SemanticCache, upstream: Upstream
+) -> None:
+    client = OpenAI(api_key="k", base_url=upstream.url, max_retries=0)
+    client = wrap_openai(traced(client), cache) if below else traced(wrap_openai(client, cache))
+    texts = []
+    with client, _recording():
+        for _ in range(2):
+            texts.append(client.chat.completions.create(**CHAT).choices[0].message.content)
+            texts.append(text_of(client.chat.completions.create(**CHAT, stream=True)))
+            raw = client.responses.with_raw_response.create(**RESPONSES, stream=True)
+            texts.append(text_of(raw.parse()))
+
+    assert texts == [ANSWER, ANSWER, ANSWER.replace("1", "2")] * 2
+    assert upstream.count == 2
+
+
+@pytest.mark.parametrize("below", [False, True], ids=["wrapped above", "wrapped below"])
+async def test_the_tracer_of_langsmith_may_be_put_on_an_awaited_client(
+    below: bool, traced: Any, async_cache: AsyncSemanticCache, upstream: Upstream
+) -> None:
+    client = AsyncOpenAI(api_key="k", base_url=upstream.url, max_retries=0)
+    client = wrap_openai(traced(client), async_cache) if below else traced(wrap_openai(client, async_cache))
+    texts = []
+    async with client:
+        with _recording():
+            for _ in range(2):
+                texts.append((await client.chat.completions.create(**CHAT)).choices[0].message.content)
+                raw = await client.responses.with_raw_response.create(**RESPONSES, stream=True)
+                texts.append(text_of([event async for event in raw.parse()]))
+
+    assert texts == [ANSWER, ANSWER.replace("1", "2")] * 2
     assert upstream.count == 2
 
 
