@@ -241,7 +241,7 @@ def _part(text: str) -> str:
     encoded = quote(text, safe="-._~")
     if len(encoded) > 120:
         return _CUT.sub("", encoded[:80]) + "~" + hashlib.blake2b(_bytes(text), digest_size=8).hexdigest()
-    return encoded or "~"
+    return {"": "~", "~": "%7E"}.get(encoded, encoded)  # a part that is called ~ isn't an empty one
 
 
 def _bytes(text: str) -> bytes:

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semcache.errors import ConfigurationError, InvalidRequestError
@@ -172,6 +172,7 @@ def test_raising_a_tag_reaches_every_entry_that_carries_it(tags: set[str], tenan
     assert set(raised_generations(["all"], tenant)) <= obeyed
 
 
+@example("", "~", {"x"})
 @given(texts, texts, st.sets(texts.filter(bool), min_size=1, max_size=3))
 def test_raising_in_one_tenant_reaches_no_other(mine: str, other: str, tags: set[str]) -> None:
     if mine == other:
