@@ -6,6 +6,7 @@ What can't be read raises `UndecodableError`; the cache counts it and treats it 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
@@ -23,6 +24,8 @@ FIELDS: Final = (
 )  # fmt: skip
 """Fields that a read asks for, in this order; the embedding is read apart."""
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode  # made once
+
 _RESPONSE_FIELDS: Final = tuple(f.name for f in fields(Response) if f.name != "text")
 _RESPONSE_DEFAULTS: Final = {f.name: f.default for f in fields(Response)}
 
@@ -39,7 +42,7 @@ def encode_response(response: Response) -> bytes:
         if value != _RESPONSE_DEFAULTS[name] or type(value) is not type(_RESPONSE_DEFAULTS[name]):
             envelope[name] = value
     try:
-        data = json.dumps(envelope, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        data = _encode(envelope).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise UndecodableError(f"response can't be written as JSON: {error}") from error
     return data
@@ -62,7 +65,7 @@ def decode_response(data: bytes) -> Response:
 
 def encode_tags(tags: Sequence[str]) -> str:
     """Return tags as JSON."""
-    return json.dumps(list(tags), ensure_ascii=False, separators=(",", ":"))
+    return _encode(list(tags)) if tags else "[]"
 
 
 def decode_entry(entry_id: str, values: Sequence[Any]) -> Entry | None:
@@ -115,7 +118,7 @@ def decode_embedding(data: bytes | None, dim: int) -> Embedding | None:
     if data is None or len(data) != 2 * dim:
         return None
     row = np.frombuffer(data, dtype="<f2").astype(np.float32)
-    norm = float(np.linalg.norm(row))
+    norm = math.sqrt(row.dot(row))
     if not 0.9 < norm < 1.1:  # also false for NaN
         return None
     unit: Embedding = row / np.float32(norm)

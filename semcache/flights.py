@@ -47,6 +47,8 @@ class Flight:
 
     def board(self) -> None:
         """Note that somebody is going to wait."""
+        if self._awaited:  # that was noted, and doesn't change any more
+            return
         with self._flights.lock:
             call, self._attend, self._awaited = self._attend, None, True
         if call is not None:

@@ -28,7 +28,7 @@ def encode_request(request: CacheRequest, *, keep_all: bool) -> str:
     if request.opaque:
         return ""
     kept = {name: value for name in (*_PLAIN, *_PRIVATE) if (value := getattr(request, name))}
-    text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    text = _encode(kept)
     return text if len(text.encode()) <= MAX_BYTES else ""
 
 
@@ -52,3 +52,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return list(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode  # made once

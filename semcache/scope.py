@@ -21,6 +21,9 @@ _SEPARATOR = b"\x1f"
 _ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~]|%[0-9A-F]{2}){1,120}")
 MAX_TAG = 512  # characters
 _ID = re.compile("[0-9a-f]{32}")
+_encode = json.JSONEncoder(  # made once
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+).encode
 _CUT = re.compile(r"%.?$")
 
 
@@ -100,7 +103,7 @@ def scope_id(request: CacheRequest, scope_key: bytes, owner: tuple[str, str] | N
     fields = canonical(scope_fields(request))
     if owner is not None:
         fields = [fields, owner]
-    text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _encode(fields)
     return digest(scope_key, b"scope" + _SEPARATOR + _bytes(text)).hex()
 
 

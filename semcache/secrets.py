@@ -17,7 +17,8 @@ from typing import NamedTuple
 from semcache.errors import UnknownLookupError
 from semcache.types import Match
 
-_decode = json.JSONDecoder().decode
+_decode = json.JSONDecoder().decode  # made once: making one takes as long as using it
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _UNKNOWN = "unknown or expired lookup id"
 _URL = bytes.maketrans(b"+/", b"-_")
 _PLAIN = bytes.maketrans(b"-_", b"+/")
@@ -88,7 +89,7 @@ def sign(serving: Serving, namespace: str, secrets: Secrets) -> str:
     key_id, key = secrets.tokens[0]
     fields = [key_id, namespace, serving.tenant, serving.entry_id, serving.revision, serving.match[0],
               round(serving.similarity, 4), serving.text, serving.nonce, round(serving.time, 3)]  # fmt: skip
-    payload = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
+    payload = _encode(fields).encode()
     return _b64(payload) + "." + _b64(digest(key, payload))
 
 

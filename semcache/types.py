@@ -104,29 +104,35 @@ class CacheRequest:
     _memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("prompt", "model", "model_version", "tenant", "endpoint"):
-            value = getattr(self, name)
-            if type(value) is not str:
-                _check_text(name, value)
-        for name in ("subject", "user", "kind"):
-            if getattr(self, name) is not None:
+        # A request is made for every call: what most of them leave out is passed over without a call.
+        if not (
+            type(self.prompt) is type(self.model) is type(self.model_version) is type(self.tenant) is str
+            and type(self.endpoint) is str
+        ):
+            for name in ("prompt", "model", "model_version", "tenant", "endpoint"):
                 _check_text(name, getattr(self, name))
+        if not self.subject is self.user is self.kind is None:
+            for name in ("subject", "user", "kind"):
+                if getattr(self, name) is not None:
+                    _check_text(name, getattr(self, name))
         if self.mode not in MODES:
             raise InvalidRequestError(f"mode is {self.mode!r}, expected one of {', '.join(MODES)}")
         if self.bypass is not None and self.bypass not in BYPASSES:
             raise InvalidRequestError(f"bypass is {self.bypass!r}, expected one of {', '.join(BYPASSES)}")
         if self.threshold is not None:
             check_cosine("threshold", self.threshold)
-        _check_seconds("max_age", self.max_age)
-        _check_seconds("stale_while_revalidate", self.stale_while_revalidate)
+        if not self.max_age is self.stale_while_revalidate is None:
+            _check_seconds("max_age", self.max_age)
+            _check_seconds("stale_while_revalidate", self.stale_while_revalidate)
         if type(self.earlier_turns) is not int or self.earlier_turns < 0:
             raise InvalidRequestError(
                 f"earlier_turns is {self.earlier_turns!r}, expected an int of 0 or more"
             )
-        for name in ("params", "segment"):
-            value = getattr(self, name)
-            if not isinstance(value, Mapping):
-                raise InvalidRequestError(f"{name} is {type(value).__name__}, expected a mapping")
+        if not type(self.params) is type(self.segment) is dict:
+            for name in ("params", "segment"):
+                value = getattr(self, name)
+                if not isinstance(value, Mapping):
+                    raise InvalidRequestError(f"{name} is {type(value).__name__}, expected a mapping")
 
 
 def check_cosine(name: str, value: object) -> None:

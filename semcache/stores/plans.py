@@ -295,7 +295,7 @@ class Plans:
         keys = self.keys
         entry = keys.entry(draft.entry_id)
         pairs = fields_of(draft)
-        beside = [entry, *(keys.beside(what, draft.entry_id) for what in ("tomb", "downs", "blocked"))]
+        beside = [entry, *keys.all_beside(("tomb", "downs", "blocked"), draft.entry_id)]
         commands: list[Command] = [
             call("put", beside, draft.epoch, "" if draft.fence_us is None else draft.fence_us,
                  _ms(draft.ttl), _ms(draft.keep), "" if until_us is None else until_us, *pairs)
@@ -338,10 +338,8 @@ class Plans:
 
     def claim(self, claim: Claim) -> Plan[Claimed]:
         """Take the lease on an entry; then read what was invalidated meanwhile, in the same round trip."""
-        keys = [
-            self.keys.beside("lease", claim.entry_id), self.keys.entry(claim.entry_id),
-            self.keys.beside("tomb", claim.entry_id),
-        ]  # fmt: skip
+        lease, tomb = self.keys.all_beside(("lease", "tomb"), claim.entry_id)
+        keys = [lease, self.keys.entry(claim.entry_id), tomb]
         times = ["" if us is None else us for us in (claim.fence_us, claim.since_us)]
         commands: list[Command] = [
             call("claim", keys, claim.holder, _ms(claim.seconds), claim.epoch, *times, claim.instead_of),
@@ -656,7 +654,7 @@ class Plans:
         """Return the command that ends the lease which a draft ends, if it ends one."""
         if not draft.lease:
             return []
-        return [call("release", [self.keys.beside("lease", draft.entry_id)], draft.lease, "")]
+        return [call("release", self.keys.all_beside(("lease",), draft.entry_id), draft.lease, "")]
 
     def evicted(self, entry_id: str, scope: str) -> Command:
         """Return the command that tells the log of an evicted entry."""
