@@ -96,6 +96,7 @@ MATRIX = (
         skipped_oldest=(  # other packages over the SDK, of any version
             "tests/integrations/openai/test_openai_frameworks.py",
             "tests/integrations/openai/test_openai_docs.py",
+            "tests/integrations/openai/test_openai_instructor.py",
             "tests/integrations/openai/test_openai_langchain.py",
         ),
     ),

@@ -19,6 +19,7 @@ FINISHED: Final = frozenset({"stop", "length", "content_filter", "tool_calls", "
 
 _INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _PLAIN_ITEMS: Final = frozenset({"message", "reasoning"})
+_ID_PREFIXES: Final[Mapping[Endpoint, str]] = {"responses": "resp_", "completions": "cmpl-"}
 
 
 def response_of(
@@ -112,7 +113,7 @@ def for_caller(
         now: Seconds since the Unix epoch.
     """
     out = dict(data)
-    out["id"] = fresh_id(data.get("id"), "resp_" if endpoint == "responses" else "chatcmpl-")
+    out["id"] = fresh_id(data.get("id"), _ID_PREFIXES.get(endpoint, "chatcmpl-"))
     if endpoint == "responses":
         if isinstance(data.get("completed_at"), int | float):
             out["completed_at"] = int(now)

@@ -460,6 +460,16 @@ def test_each_hit_has_an_id_and_a_time_of_its_own() -> None:
     assert {**one, "id": "", "created": 0} == {**completion(), "id": "", "created": 0}
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "prefix"), [("chat", "chatcmpl-"), ("completions", "cmpl-"), ("responses", "resp_")]
+)
+@pytest.mark.parametrize("source", [{}, {"id": "x"}, {"id": 7}])
+def test_an_id_without_a_prefix_gets_the_one_of_its_kind(
+    endpoint: Endpoint, prefix: str, source: dict[str, Any]
+) -> None:
+    assert for_caller(endpoint, source, {}, now=1.0)["id"].startswith(prefix)
+
+
 def test_a_replayed_response_has_nothing_of_the_first_caller() -> None:
     stored = response_of(
         "responses", responses_answer(ITEMS["reasoning"], responses_answer()["output"][0])
