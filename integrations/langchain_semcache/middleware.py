@@ -25,6 +25,7 @@ from langchain_semcache.agent_calls import (
 )
 from langchain_semcache.bridges import AsyncCache, SyncCache, both_caches
 from langchain_semcache.notes import hit_note, miss_note
+from langchain_semcache.playback import asay, say
 from langchain_semcache.requests import SplitPrompt, make_request
 from semcache.errors import SemcacheError
 from semcache.types import Answer, CacheRequest, Hit, Miss, Response
@@ -111,6 +112,8 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
             return call.rescue(error) or handler(request)
         served = self._served(found, call, request)
         if served is not None:
+            if served is not call.answer:
+                say(_message(served), list(request.messages))
             return served
         if isinstance(found.decision, Hit):
             try:
@@ -141,6 +144,8 @@ class SemcacheMiddleware(AgentMiddleware[Any, Any, Any]):
             return call.rescue(error) or await handler(request)
         served = self._served(found, call, request)
         if served is not None:
+            if served is not call.answer:
+                await asay(_message(served), list(request.messages))
             return served
         if isinstance(found.decision, Hit):
             try:
@@ -221,6 +226,10 @@ class _Call:
             raise error  # the model's own
         logger.warning("the cache failed: %s: %s", type(error).__name__, error)
         return self.answer
+
+
+def _message(answer: ModelResponse[Any]) -> AIMessage:
+    return next(message for message in answer.result if isinstance(message, AIMessage))
 
 
 def _annotate(answer: ModelResponse[Any], note: Mapping[str, Any]) -> None:
