@@ -387,6 +387,22 @@ def test_closing_the_client_closes_the_transport_below(cache: SemanticCache) -> 
     assert closed == [True]
 
 
+async def test_closing_an_asynchronous_client_closes_the_transport_below(
+    async_cache: AsyncSemanticCache,
+) -> None:
+    closed = []
+
+    class Inner(sdk_http.AsyncHTTPTransport):
+        async def aclose(self) -> None:
+            closed.append(True)
+            await super().aclose()
+
+    http = sdk_http.AsyncClient(transport=Inner())
+    await wrap_openai(AsyncOpenAI(api_key="k", http_client=http), async_cache).close()
+
+    assert closed == [True]
+
+
 def test_another_tracer_may_sit_on_either_side(cache: SemanticCache, upstream: Upstream) -> None:
     class Tracer(sdk_http.BaseTransport):
         def __init__(self, inner: Any) -> None:

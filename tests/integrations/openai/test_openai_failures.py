@@ -401,6 +401,20 @@ def test_every_request_is_counted_once(client: OpenAI, cache: SemanticCache, ups
     assert stats.misses["bypass:no_cache"] == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_whoever_waits_for_anothers_call_is_counted_once_too(
+    stream: bool, client: OpenAI, cache: SemanticCache, upstream: Upstream
+) -> None:
+    upstream.always(Behaviour(delay=0.3))
+    together(8, lambda _: ask(client, stream=stream))
+    ask(client, stream=stream)
+    stats = cache.stats()
+
+    assert upstream.count == 1
+    assert sum(stats.hits.values()) + sum(stats.misses.values()) + stats.waited == 9
+    assert sum(stats.misses.values()) == 1
+
+
 # --- stale answers ---------------------------------------------------------------------------------------------
 
 STORED_ONLY = {"cache-control": "only-if-cached"}  # starts no refresh

@@ -90,13 +90,19 @@ def test_every_isolating_field_isolates(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["stream", "metadata", "service_tier", "user", "prompt_cache_key", "safety_identifier", "stream_options"],
-)
+    "name", sorted(fields.IGNORED - {"store", "background", "cache"})
+)  # those have rules
 def test_an_ignored_field_does_not_isolate(name: str) -> None:
     value = {"include_usage": True} if name == "stream_options" else "x"
 
     assert scope(parse(chat(**{name: value}))) == scope(parse(chat()))
+
+
+def test_what_is_ignored_is_the_list_that_was_agreed_on() -> None:
+    assert {
+        "stream", "stream_options", "metadata", "service_tier", "prompt_cache_key", "prompt_cache_options",
+        "prompt_cache_retention", "safety_identifier", "timeout", "user", "store", "background", "cache",
+    } == fields.IGNORED  # fmt: skip
 
 
 def test_an_unknown_field_isolates() -> None:
@@ -518,6 +524,20 @@ def test_it_bypasses(body: Any, endpoint: Endpoint, reason: str) -> None:
     parsed = parse(body, endpoint)
 
     assert parsed.bypass == parsed.request.bypass == reason
+
+
+SERVER_TOOLS = [
+    "web_search", "web_search_preview", "file_search", "code_interpreter", "mcp", "computer", "computer_use_preview",
+    "image_generation", "local_shell", "shell", "apply_patch", "something_new",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SERVER_TOOLS)
+def test_a_tool_that_runs_elsewhere_bypasses_and_one_that_the_caller_runs_does_not(kind: str) -> None:
+    body = {"model": "m", "input": "q", "store": False, "tools": [{"type": "function", "name": "f"}]}
+
+    assert parse(body, "responses").bypass is None
+    assert parse({**body, "tools": [*body["tools"], {"type": kind}]}, "responses").bypass == "tools"  # type: ignore[misc]
 
 
 def test_the_application_may_cache_responses_that_the_provider_keeps() -> None:

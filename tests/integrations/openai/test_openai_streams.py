@@ -223,6 +223,23 @@ def test_any_text_comes_back_to_the_byte(text: str, client: OpenAI, upstream: Up
     assert upstream.count == 1
 
 
+@pytest.mark.parametrize(("most", "calls"), [(1 << 20, 2), (1 << 22, 1)])
+def test_a_megabyte_is_served_where_the_policy_stores_it_and_else_given_to_each(
+    most: int, calls: int, target: str, namespace: str, upstream: Upstream
+) -> None:
+    text = "wörd " * 180_000
+    upstream.always(Behaviour(text=text))
+    policy = Policy(deadline=5.0, max_response_bytes=most)
+    with (
+        SemanticCache.open(target, namespace=namespace, encoder=encoder(), policy=policy) as cache,
+        wrap_openai(OpenAI(api_key="k", base_url=upstream.url), cache) as client,
+    ):
+        assert whole(client, "chat") == whole(client, "chat") == text
+        assert calls == 2 or streamed(client, "chat") == text
+
+    assert upstream.count == calls
+
+
 def test_a_streamed_hit_is_counted_once(client: OpenAI, cache: SemanticCache) -> None:
     whole(client, "chat")
     raw = client.chat.completions.with_raw_response.create(**CHAT, stream=True)
