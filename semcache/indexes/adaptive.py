@@ -167,8 +167,7 @@ class AdaptiveIndex:
         """
         fresh = ArenaIndex(self.dim, own_from=self._own_from, make=self._make)
         try:
-            with open(path, "rb") as file:
-                reader = SnapshotReader(file)
+            with open(path, "rb") as file, SnapshotReader(file) as reader:
                 meta = check_header(reader, self.dim)
                 for name, value in (expected or {}).items():
                     if meta.get(name) != value:

@@ -58,19 +58,15 @@ class Graph:
         self._lock = Lock()
         self._keys = keys
         self._expires = expires
-        self._table = KeyTable()
+        self._table = KeyTable.of(keys)
         self._prints = array("q", bytes(8 * len(keys)))  # by label; 0 for not known
-        self._key_bytes = 0
+        self._key_bytes = sum(map(len, filter(None, keys))) + _STR * len(self._table)
         self._to_mark: list[int] = []
         self._marked = 0
         self._cursor = 0
         self._row_seconds = 0.0
         self._native.set_ef(ef_for(len(keys)))
         self.capacity = capacity
-        for label, key in enumerate(keys):
-            if key is not None:
-                self._table.insert(key, label, keys)
-                self._key_bytes += len(key) + _STR
 
     def __len__(self) -> int:
         return len(self._table)
@@ -290,6 +286,11 @@ class Graph:
             ConfigurationError: A number in it would lead hnswlib astray.
         """
         check_state(dim, state)
+        return cls.from_checked(dim, state)
+
+    @classmethod
+    def from_checked(cls, dim: int, state: State) -> Graph:
+        """Make a graph from a state that was checked; holds up every Python thread while hnswlib copies it."""
         graph = cls.__new__(cls)
         graph._dim = dim
         count = len(state["keys"])

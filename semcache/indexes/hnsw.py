@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from semcache.indexes.flat import FlatRows
 from semcache.indexes.graph import Graph, fingerprint
 from semcache.indexes.integrity import State
 from semcache.indexes.rows import Moved, Scored, Times
+from semcache.indexes.sleeping import SleepingGraph
 from semcache.types import Embedding, Embeddings
 
 GRAPH_FROM = 1024
@@ -33,8 +35,24 @@ _MOVED = 16  # rows moved at a time
 _MAPPED = 33 << 20  # bytes; blocks of this size go back to the system once freed, glibc keeps smaller ones
 _QUIET = 0.02  # seconds without a search after which rows move to the large graph
 _RETRY = 60.0  # seconds after which building is tried again once it failed
+_LULL = 0.25  # seconds after a start in which nothing is built: somebody waits for a first search
+_PATIENCE = 2.0  # seconds after a start for which a graph sleeps on while searches keep coming
+_ASLEEP_FROM = 8192  # rows of a scope whose graphs aren't copied before they are searched
+_OWNED = 2  # chunks copied at a time
 
 _log = logging.getLogger(__name__)
+
+
+class _Place(Protocol):
+    """Where rows are: the tail, or a graph."""
+
+    def remove(self, keys: Sequence[str]) -> int: ...
+    def rows(self) -> Moved: ...
+    def __len__(self) -> int: ...
+    def memory_bytes(self) -> int: ...
+    def stop(self) -> None: ...
+    def start(self) -> None: ...
+    def renew(self) -> None: ...
 
 
 class GraphRows:
@@ -70,11 +88,16 @@ class GraphRows:
         self._building = Lock()  # one builder, or a snapshot
         self._tail = FlatRows(dim)
         self._graphs: tuple[Graph, ...] = ()  # in the order in which rows move and searches look
+        self._sleeping: tuple[SleepingGraph, ...] = ()  # will be graphs, in their order
         self._returned = 0  # how often rows of a graph came back to the tail
         self._draining = False
         self._retired = False
         self._retry_at = 0.0  # monotonic seconds
         self._searched_at = 0.0  # monotonic seconds
+        self._lull_until = 0.0  # monotonic seconds
+
+    def _places(self) -> tuple[_Place, ...]:
+        return (self._tail, *self._sleeping, *self._graphs)
 
     def put(self, keys: Sequence[str], rows: Embeddings, expires: Times) -> bool:
         """Add or replace checked rows. False, and nothing more done, if the scope moved elsewhere."""
@@ -94,7 +117,7 @@ class GraphRows:
             new = [i for i, key in enumerate(keys) if not self._refresh(key, rows[i], float(expires[i]))]
             keys, rows, expires = [keys[i] for i in new], rows[new], expires[new]
         self._tail.put(keys, rows, expires)
-        if sum(graph.remove(keys) for graph in graphs):
+        if sum(place.remove(keys) for place in self._places()[1:]):
             self._returned += 1
 
     def _refresh(self, key: str, row: Embedding, expires: float) -> bool:
@@ -104,7 +127,7 @@ class GraphRows:
     def remove(self, keys: Sequence[str]) -> int:
         """Remove rows; unknown keys are ignored. Returns how many were removed."""
         with self._lock:
-            removed = self._tail.remove(keys) + sum(graph.remove(keys) for graph in self._graphs)
+            removed = sum(place.remove(keys) for place in self._places())
         if removed and self.work_waits():
             self._wake(self)
         return removed
@@ -114,6 +137,8 @@ class GraphRows:
         self._searched_at = time.monotonic()
         returned = self._returned
         found = self._tail.search(query, k, now=now, least=least)
+        for sleeping in self._sleeping:  # before the graphs: rows are there before they leave here
+            found += sleeping.search(query, k, now=now, least=least)
         looked: tuple[Graph, ...] = ()
         while (graphs := self._graphs) != looked:  # a graph that is new may have rows of the others
             for graph in graphs:
@@ -126,7 +151,7 @@ class GraphRows:
 
     def expire(self, now: float) -> int:
         """Remove the rows that expired by `now`. Returns how many."""
-        removed = self._tail.expire(now)
+        removed = self._tail.expire(now) + sum(graph.expire(now) for graph in self._sleeping)
         for graph in self._graphs:
             while gone := graph.expire(now, _SLICE):
                 removed += gone
@@ -138,7 +163,7 @@ class GraphRows:
         """Return all rows for the last time: from now on `put` refuses, so that no row is lost in a move."""
         with self._building, self._lock:
             self._retired = True
-            parts = [self._tail.rows(), *(graph.rows() for graph in self._graphs)]
+            parts = [place.rows() for place in self._places()]
         keys = [key for part in parts for key in part[0]]
         return keys, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
@@ -147,11 +172,11 @@ class GraphRows:
         self._retired = True
 
     def __len__(self) -> int:
-        return len(self._tail) + sum(len(graph) for graph in self._graphs)
+        return sum(map(len, self._places()))
 
     def memory_bytes(self) -> int:
         """Return what tail and graphs take, bytes."""
-        return self._tail.memory_bytes() + sum(graph.memory_bytes() for graph in self._graphs)
+        return sum(place.memory_bytes() for place in self._places())
 
     # --- building: one background thread ---
 
@@ -159,6 +184,8 @@ class GraphRows:
         """Whether `build` has anything to do."""
         if self._retired or (self._retry_at and time.monotonic() < self._retry_at):
             return False
+        if self._sleeping or self._tail.borrowed:
+            return True
         graphs = self._graphs
         if not graphs:
             return len(self._tail) > self._graph_from
@@ -178,7 +205,7 @@ class GraphRows:
     def build(self) -> bool:
         """Do a small part of what there is to do. Returns whether it did, and more waits."""
         with self._building:
-            if not self.work_waits():
+            if not self.work_waits() or time.monotonic() < self._lull_until:
                 return False
             try:
                 done = self._build()
@@ -189,6 +216,11 @@ class GraphRows:
             return done and self.work_waits()
 
     def _build(self) -> bool:
+        if self._sleeping:
+            return self._wake_up()
+        if self._tail.borrowed:
+            self._tail.own(_OWNED)
+            return True
         for graph in self._graphs:
             if graph.to_mark >= _SLICE:
                 graph.mark()
@@ -211,6 +243,22 @@ class GraphRows:
         """Whether moving rows to the large graph can wait for a moment without searches."""
         if len(self._graphs) > 3 or any(g.used > self._young and self._worn(g) for g in self._graphs):
             return False
+        return self._searched_lately()
+
+    def _wake_up(self, *, now: bool = False) -> bool:
+        """Make the first of the sleeping graphs one; False if that can wait for a moment without searches."""
+        patient = time.monotonic() < self._lull_until + _PATIENCE
+        if not now and patient and self._searched_lately():
+            return False
+        sleeping = self._sleeping[0]
+        graph = sleeping.wake()
+        with self._lock:
+            graph.remove(sleeping.removed)
+            self._graphs = (*self._graphs, graph)
+            self._sleeping = self._sleeping[1:]
+        return True
+
+    def _searched_lately(self) -> bool:
         return time.monotonic() - self._searched_at < self._quiet
 
     def _has_young(self) -> bool:
@@ -265,6 +313,8 @@ class GraphRows:
     def state(self) -> State:
         """Return a copy of everything, for a snapshot; building waits meanwhile."""
         with self._building:
+            while self._sleeping:
+                self._wake_up(now=True)
             for graph in self._graphs:
                 graph.mark()
             with self._lock:
@@ -273,24 +323,30 @@ class GraphRows:
                     "graphs": [graph.state() for graph in self._graphs if graph.used],
                 }
 
-    def restore(self, tail: Moved, graphs: Sequence[Graph]) -> None:
-        """Take the place of what was there, in rows nobody knows yet."""
-        self._tail.put(*tail)
-        self._graphs = tuple(graphs)
+    def restore(self, tail: Moved, graphs: Sequence[State]) -> None:
+        """Take the place of what was there, in rows nobody knows yet: rows and states as they lie in a file."""
+        keys, rows, expires = tail
+        self._tail.fill(list(keys), rows, expires)
+        self._sleeping = tuple(SleepingGraph(self._dim, state) for state in graphs)
+
+    def restored(self) -> None:
+        """Note that everything in the file was checked; what isn't large is made what it was at once."""
+        while self._sleeping and len(self) < _ASLEEP_FROM:
+            self._wake_up(now=True)
+        if self._sleeping or self._tail.borrowed:
+            self._lull_until = time.monotonic() + _LULL
 
     def stop(self) -> None:
         """Wait until nothing is under way, and let nobody in: before a fork."""
         self._building.acquire()
         self._lock.acquire()
-        self._tail.stop()
-        for graph in self._graphs:
-            graph.stop()
+        for place in self._places():
+            place.stop()
 
     def start(self) -> None:
         """Let everybody in again: after a fork, in the parent."""
-        for graph in self._graphs:
-            graph.start()
-        self._tail.start()
+        for place in self._places():
+            place.start()
         self._lock.release()
         self._building.release()
 
@@ -298,6 +354,5 @@ class GraphRows:
         """Make locks anew: after a fork, in the child."""
         self._lock = Lock()
         self._building = Lock()
-        self._tail.renew()
-        for graph in self._graphs:
-            graph.renew()
+        for place in self._places():
+            place.renew()

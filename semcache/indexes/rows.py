@@ -28,6 +28,7 @@ DECIMALS = 6
 NORM_TOLERANCE = 1e-3  # float16 and int8 copies of unit rows are this close
 _EXACT_TOLERANCE = 1e-6  # closer than this a row is kept bit for bit
 _MAPPED = 1 << 17  # bytes; smaller blocks aren't worth a mapping
+_MANY = 256  # keys from which a table is filled by arrays
 NEVER = math.inf
 
 
@@ -69,11 +70,27 @@ def _expiry(value: float | None) -> float:
 
 
 def _unit(rows: Embeddings) -> Embeddings:
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.einsum("ij,ij->i", rows, rows)
-        off = np.abs(squares - np.float32(1.0))
+    squares, off = _squares(rows)
     if not len(off) or off.max() <= _EXACT_TOLERANCE:  # NaN compares false
         return rows
+    _demand_units(squares, off)
+    exact: Embeddings = (rows / np.sqrt(squares.astype(np.float64))[:, None]).astype(np.float32)
+    return exact
+
+
+def check_units(rows: Embeddings) -> None:
+    """Raise unless the rows have unit norm, or nearly."""
+    _demand_units(*_squares(rows))
+
+
+def _squares(rows: Embeddings) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return squared norms, and how far they are from 1."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+        return squares, np.abs(squares - np.float32(1.0))
+
+
+def _demand_units(squares: npt.NDArray[np.float32], off: npt.NDArray[np.float32]) -> None:
     bad = ~(off <= 2 * NORM_TOLERANCE)
     if bad.any():
         at = int(np.argmax(bad))
@@ -81,8 +98,6 @@ def _unit(rows: Embeddings) -> Embeddings:
             f"row {at} of the embeddings has squared norm {float(squares[at]):g}, expected a unit vector: "
             "a row of zeros, NaN or infinity has no neighbours; don't add it"
         )
-    exact: Embeddings = (rows / np.sqrt(squares.astype(np.float64))[:, None]).astype(np.float32)
-    return exact
 
 
 def check_query(dim: int, embedding: Embedding, k: object) -> Embedding:
@@ -200,16 +215,39 @@ class KeyTable:
         table[at] = slot
 
     def _rehash(self, keys: Sequence[str | None]) -> None:
-        slots = [slot for slot in self._table if slot >= 0]
+        self._fill([slot for slot in self._table if slot >= 0], keys)
+
+    @classmethod
+    def of(cls, keys: Sequence[str | None]) -> KeyTable:
+        """Return a table of the keys that are there, each of which is there once."""
+        table = cls()
+        gone = None in keys
+        table._fill(
+            [at for at, key in enumerate(keys) if key is not None] if gone else range(len(keys)), keys
+        )
+        return table
+
+    def _fill(self, slots: Sequence[int], keys: Sequence[str | None]) -> None:
         size = 8
         while size < 2 * (len(slots) + 1):
             size *= 2
         self._reset(size)
-        for slot in slots:
-            key = keys[slot]
-            assert key is not None  # a live slot has a key
-            self._place(key, slot)
         self._used = self._taken = len(slots)
+        if len(slots) < _MANY:
+            for slot in slots:
+                key = keys[slot]
+                assert key is not None  # a live slot has a key
+                self._place(key, slot)
+            return
+        table = np.frombuffer(self._table, dtype=np.intc)  # lets go of it before it can grow
+        waiting = np.array(slots, dtype=np.intc)
+        named = keys if isinstance(slots, range) else [keys[slot] for slot in slots]
+        at = np.fromiter(map(hash, named), dtype=np.int64, count=len(slots)) & self._mask
+        while len(waiting):  # all keys at once take a step, until each has a place
+            free = table[at] == self._EMPTY
+            table[at[free]] = waiting[free]  # of those that meet at one place, the last gets it
+            left = table[at] != waiting
+            waiting, at = waiting[left], (at[left] + 1) & self._mask
 
     def remove(self, key: str, keys: Sequence[str | None]) -> int:
         """Forget the key; return the slot it had, -1 if it isn't there."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,11 @@ def test_a_file_with_one_flipped_bit_is_refused_wherever_it_is(
 Change = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
+def merged(parts: list[Any]) -> list[Any]:
+    """Return parts that follow one another as one."""
+    return [parts[0][0], sum(size for _, size, _ in parts), None]
+
+
 def forged(stored: bytes, change: Change) -> bytes:
     """Return the file with one graph changed and every checksum made right again."""
     offset, length, _ = struct.unpack("<QQ32s", stored[-48:])
@@ -143,14 +149,16 @@ def forged(stored: bytes, change: Change) -> bytes:
     piece = next(piece for piece in header["large"] if piece["graphs"])["graphs"][0]
     parts: dict[str, Any] = {}
     for name, dtype in {"level0": "u1", "levels": "<i4", "links": "<u4", "expires": "<f8"}.items():
-        start, size, _ = piece[name]
+        start, size, _ = merged(piece[name]) if name == "level0" else piece[name]
         parts[name] = np.frombuffer(bytes(body[start : start + size]), dtype=dtype).copy()
     start, size, _ = piece["keys"]
     parts["keys"] = json.loads(body[start : start + size])
     change(parts, piece)
     for name, value in parts.items():
         data = json.dumps(value).encode() if name == "keys" else value.tobytes()
-        piece[name] = [len(body), len(data), hashlib.sha256(data).hexdigest()]
+        body += bytes(-len(body) % 64)
+        part = [len(body), len(data), zlib.crc32(data)]
+        piece[name] = [part] if name == "level0" else part
         body += data
     encoded = json.dumps(header).encode()
     numbers = struct.pack("<QQ", len(body), len(encoded))
