@@ -12,6 +12,7 @@ from semcache.protocols import TextLimits
 from semcache.types import CacheRequest, Embedding, Response
 
 EXACT_ONLY_PARAMS = ("seed", "logprobs", "top_logprobs", "n")
+DEFAULT_TEMPERATURE = 1.0  # what providers take a missing one for
 
 
 def bypass(request: CacheRequest, policy: Policy) -> str | None:
@@ -20,12 +21,7 @@ def bypass(request: CacheRequest, policy: Policy) -> str | None:
         return f"bypass:{request.bypass}"
     if request.mode == "off":
         return "bypass:policy"
-    temperature = request.params.get("temperature")
-    if (
-        policy.max_temperature is not None
-        and isinstance(temperature, int | float)
-        and temperature > policy.max_temperature
-    ):
+    if policy.max_temperature is not None and _temperature(request) > policy.max_temperature:
         return "bypass:temperature"
     if policy.time_bound == "bypass" and time_bound(request, policy):
         return "bypass:time_bound"
@@ -38,6 +34,17 @@ def bypass(request: CacheRequest, policy: Policy) -> str | None:
     ):
         return "bypass:personal"
     return None
+
+
+def _temperature(request: CacheRequest) -> float:
+    """Return the temperature that counts: a missing one is the providers' default, not 0.
+
+    What asks for equal texts alone and names none (an embedding, say) has none.
+    """
+    temperature = request.params.get("temperature")
+    if isinstance(temperature, int | float):
+        return float(temperature)
+    return DEFAULT_TEMPERATURE if request.mode == "semantic" else 0.0
 
 
 def time_bound(request: CacheRequest, policy: Policy) -> bool:

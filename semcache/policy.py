@@ -34,7 +34,8 @@ class Policy:
         candidates: How many neighbours are judged per lookup.
         semantic_turns: How many user turns of a conversation may match semantically; later turns
             match exactly only.
-        max_temperature: Requests above it bypass the cache; a missing temperature is admitted.
+        max_temperature: Requests above it bypass the cache; a missing temperature counts as 1, the providers'
+            default, but for requests that match exactly only (`mode="exact"`).
         ttl: Seconds an entry lives; None means for ever.
         ttl_jitter: Share of the ttl by which it may be shortened at random, in [0, 1).
         stale_while_revalidate: Seconds past its ttl for which an entry is kept, to be served stale where a

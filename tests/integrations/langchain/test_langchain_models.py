@@ -12,12 +12,13 @@ from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
-from lc_shared import AGE, COLOUR, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note, overwrite
+from lc_shared import AGE, COLOUR, HEAP, HOURS, RESET, RESET_AGAIN, Chat, CountingLLM, is_hit, note, overwrite
 from pydantic import BaseModel
 
 from langchain_semcache import SemcacheCache
 from semcache import AsyncSemanticCache, Policy, Response, SemanticCache
 from semcache.codec import encode_response
+from semcache.testing import TableEncoder
 from tests.upstream import Behaviour, Upstream
 
 
@@ -142,6 +143,20 @@ def test_two_configurations_share_nothing_and_each_hits_its_own(
         answer.content for answer in answers
     ]
     assert upstream.count == 2
+
+
+@pytest.mark.parametrize(("settings", "calls"), [({}, 2), ({"temperature": 0.0}, 1)], ids=str)
+def test_a_missing_temperature_counts_as_the_providers_default(
+    redis_url: str, namespace: str, chat: Chat, upstream: Upstream, settings: dict[str, Any], calls: int
+) -> None:
+    policy = Policy(threshold=0.9, deadline=5.0, max_temperature=0.5)
+    with SemanticCache.open(
+        redis_url, namespace=namespace, policy=policy, encoder=TableEncoder(HEAP)
+    ) as cache:
+        for _ in range(2):
+            chat(cache=SemcacheCache(cache), **settings).invoke(RESET)
+
+    assert upstream.count == calls
 
 
 def test_a_system_prompt_isolates(ours: SemcacheCache, chat: Chat, upstream: Upstream) -> None:

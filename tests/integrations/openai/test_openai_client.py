@@ -18,8 +18,8 @@ from openai.types.responses import ParsedResponse, Response
 from pydantic import BaseModel
 
 from openai_semcache import AsyncCachingTransport, CachingTransport, Options, wrap_openai
-from semcache import AsyncSemanticCache, ConfigurationError, SemanticCache
-from tests.integrations.openai.conftest import OTHER, RESET, RESET_TOO
+from semcache import AsyncSemanticCache, ConfigurationError, Policy, SemanticCache
+from tests.integrations.openai.conftest import OTHER, RESET, RESET_TOO, encoder
 from tests.integrations.openai.sdk_http import DefaultAsyncClient, DefaultClient
 from tests.integrations.openai.sdk_http import library as sdk_http
 from tests.upstream import Behaviour, Upstream
@@ -477,6 +477,22 @@ def test_requests_that_differ_do_not_share_an_answer(
     assert one != two
     assert one == three
     assert upstream.count == 2
+
+
+@pytest.mark.parametrize(("more", "calls"), [({}, 2), ({"temperature": None}, 2), ({"temperature": 0}, 1)])
+def test_a_missing_temperature_counts_as_the_providers_default(
+    more: dict[str, Any], calls: int, target: str, namespace: str, upstream: Upstream
+) -> None:
+    policy = Policy(deadline=5.0, max_temperature=0.5)
+    with (
+        SemanticCache.open(target, namespace=namespace, encoder=encoder(), policy=policy) as cache,
+        wrap_openai(OpenAI(api_key="k", base_url=upstream.url), cache) as client,
+    ):
+        for _ in range(2):
+            chat(client, **more)
+            client.embeddings.create(model="e", input=RESET)
+
+    assert upstream.count == calls + 1, "embeddings have no temperature"
 
 
 def test_two_api_keys_do_not_share_an_answer_unless_they_are_one_tenant(
