@@ -77,6 +77,7 @@ class Accumulator:
             return "cut"
         answer = {"object": _OBJECTS.get(self._endpoint, ""), **self._answer}
         answer["choices"] = [_whole(choice) for choice in choices] if self._endpoint == "chat" else choices
+        answer.setdefault("usage", None)  # a stream says it only to who asks for it
         return answer
 
     def _take(self, event: Event) -> None:

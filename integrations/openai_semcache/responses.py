@@ -19,6 +19,8 @@ FINISHED: Final = frozenset({"stop", "length", "content_filter", "tool_calls", "
 
 _INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _PLAIN_ITEMS: Final = frozenset({"message", "reasoning"})
+# an answer that was streamed without token counts, for callers who rely on there being some
+_UNKNOWN_USAGE: Final = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 _ID_PREFIXES: Final[Mapping[Endpoint, str]] = {"responses": "resp_", "completions": "cmpl-"}
 
 
@@ -123,6 +125,8 @@ def for_caller(
             out["output"] = [_fresh_item(item) for item in output]
     else:
         out["created"] = int(now)
+        if "usage" in out and out["usage"] is None:
+            out["usage"] = dict(_UNKNOWN_USAGE)
     for name, default in ECHOED.items():
         if name in out:
             given = request_body.get(name)

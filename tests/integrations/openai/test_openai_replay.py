@@ -287,6 +287,7 @@ def test_a_recorded_stream_of_an_azure_deployment_is_read() -> None:
         "created": 17,
         "model": "gpt-4o",
         "system_fingerprint": "fp",
+        "usage": None,
         "prompt_filter_results": [{"prompt_index": 0}],
         "choices": [
             {

@@ -205,10 +205,23 @@ def test_usage_is_streamed_only_if_asked_for(client: OpenAI, upstream: Upstream)
     assert upstream.count == 1
 
 
-def test_an_answer_streamed_without_usage_is_served_without(client: OpenAI, upstream: Upstream) -> None:
-    list(client.chat.completions.create(**CHAT, stream=True))
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_an_answer_streamed_without_usage_has_zeros_for_callers_who_rely_on_usage(
+    endpoint: str, client: OpenAI, upstream: Upstream
+) -> None:
+    def ask(**more: Any) -> Any:
+        if endpoint == "chat":
+            return client.chat.completions.create(**CHAT, **more)
+        return client.completions.create(model="m", prompt=RESET, **more)
 
-    assert client.chat.completions.create(**CHAT).usage is None
+    first = list(ask(stream=True))
+    again = list(ask(stream=True))
+    counted = list(ask(stream=True, stream_options={"include_usage": True}))
+    answer = ask()
+
+    assert not any(chunk.usage for chunk in first + again)
+    assert counted[-1].choices == []
+    assert (answer.usage.total_tokens, counted[-1].usage.total_tokens) == (0, 0)
     assert upstream.count == 1
 
 
