@@ -176,6 +176,33 @@ def test_case_51_a_text_without_meaning_matches_nothing_but_itself(cache: Semant
     assert match(cache, prompt) == "exact"
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "Context: {about}\n\nQuestion: {question}",
+        "Question: {question}\nContext: {about}",
+        "{about}\n{question}",
+    ],
+)
+def test_case_79_each_question_about_one_long_context_has_its_own_answer(
+    cache: SemanticCache, template: str
+) -> None:
+    about = (
+        "Our shop sells shoes, hats and gloves. Orders above 40 euros ship for free. Returns are accepted "
+        "within 30 days. Support answers on weekdays. "
+    ) * 20
+    questions = ("When does support answer?", "How long may I return an order?", "When is shipping free?")
+    for question in questions:
+        prompt = template.format(about=about, question=question)
+        assert match(cache, prompt) is None
+        put(cache, prompt, f"answer to {question}")
+
+    for question in questions:
+        found = cache.lookup(CacheRequest(template.format(about=about, question=question), model="m"))
+        assert isinstance(found, Hit)
+        assert found.text == f"answer to {question}"
+
+
 def test_case_59_an_error_is_never_served(cache: SemanticCache) -> None:
     put(cache, RESET, Response("upstream said 429", error=True))
 

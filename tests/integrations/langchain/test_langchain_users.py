@@ -223,3 +223,47 @@ async def test_a_graph_over_a_models_cache_keeps_every_turn(
     assert len({message.id for message in messages}) == 6
     assert [note(message)["match"] for message in messages[1::2]] == [None, "exact", "exact"]
     assert upstream.count == 1
+
+
+async def test_a_model_that_always_streams_is_served(
+    cache: SemanticCache, upstream: Upstream, chat: Chat
+) -> None:
+    model = chat(cache=SemcacheCache(cache), streaming=True)
+    first, second, third = model.invoke(RESET), model.invoke(RESET), await model.ainvoke(RESET_AGAIN)
+
+    assert [is_hit(message) for message in (first, second, third)] == [False, True, True]
+    assert first.content == second.content == third.content
+    assert type(second) is AIMessage
+    assert upstream.count == 1
+
+
+def test_a_model_with_tools_is_served_for_equal_texts_and_its_calls_are_not_stored(
+    cache: SemanticCache, upstream: Upstream, chat: Chat
+) -> None:
+    def opening_hours(day: str) -> str:
+        """Return when the shop opens."""
+        return day
+
+    model = chat(cache=SemcacheCache(cache)).bind_tools([opening_hours])
+    upstream.next(*[Behaviour(tool_calls=(("opening_hours", '{"day": "Monday"}'),))] * 2)
+    calls = [model.invoke(HOURS).tool_calls[0]["args"] for _ in range(2)]
+    texts = [model.invoke(question) for question in (RESET, RESET, RESET_AGAIN)]
+
+    assert calls == [{"day": "Monday"}] * 2
+    assert [is_hit(message) for message in texts] == [False, True, False]
+    assert upstream.count == 4
+
+
+def test_a_question_about_an_image_is_served_for_the_same_image_only(
+    cache: SemanticCache, upstream: Upstream, chat: Chat
+) -> None:
+    model = chat(cache=SemcacheCache(cache))
+
+    def ask(data: str, text: str = RESET) -> AIMessage:
+        image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+        return model.invoke([HumanMessage([{"type": "text", "text": text}, image])])
+
+    answers = [ask("AAAA"), ask("AAAA"), ask("BBBB"), ask("AAAA", RESET_AGAIN)]
+
+    assert [is_hit(answer) for answer in answers] == [False, True, False, False]
+    assert upstream.count == 3
