@@ -75,12 +75,16 @@ MATRIX = (
         skipped_oldest=(  # those of agents, which need the next extra
             "tests/integrations/langchain/test_langchain_agents.py",
             "tests/integrations/langchain/test_langchain_docs.py",
+            "tests/integrations/langchain/test_langchain_playback.py",
             "tests/integrations/langchain/test_langchain_users.py",
         ),
     ),
     Dependency(
         "agents",
-        ("tests/integrations/langchain/test_langchain_agents.py",),
+        (
+            "tests/integrations/langchain/test_langchain_agents.py",
+            "tests/integrations/langchain/test_langchain_playback.py",
+        ),
         extras=("langchain-agents",),
         pinned=("langchain",),
         beside=("langchain-openai", "langchain-tests"),

@@ -14,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables.config import ensure_config, get_callback_manager_for_config
 
 _PIECE: Final = 24  # characters of a piece, at least
 _PIECES: Final = 256  # pieces of a text, at most
@@ -55,12 +56,19 @@ class StoredAnswer(BaseChatModel):
 
 def say(message: AIMessage, asked: list[BaseMessage]) -> None:
     """Let the listeners of this run hear a message; `asked` is what it answers."""
-    StoredAnswer(message=message).invoke(asked)
+    if _is_heard():
+        StoredAnswer(message=message).invoke(asked)
 
 
 async def asay(message: AIMessage, asked: list[BaseMessage]) -> None:
     """Let the listeners of this run hear a message, as `say` does."""
-    await StoredAnswer(message=message).ainvoke(asked)
+    if _is_heard():
+        await StoredAnswer(message=message).ainvoke(asked)
+
+
+def _is_heard() -> bool:
+    """Return whether anybody listens to this run: its callbacks, a tracer, a stream."""
+    return bool(get_callback_manager_for_config(ensure_config()).handlers)
 
 
 def chunks_of(message: AIMessage) -> Iterator[AIMessageChunk]:
