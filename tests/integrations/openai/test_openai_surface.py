@@ -13,7 +13,7 @@ from openai import AsyncOpenAI, AzureOpenAI, OpenAI
 from test_openai_client import CHAT, JSON_TEXT, RESPONSES, WAYS, Steps, Where, azure_options, without_identity
 
 from openai_semcache import wrap_openai
-from semcache import SemanticCache
+from semcache import AsyncSemanticCache, SemanticCache
 from tests.integrations.openai.conftest import RESET
 from tests.integrations.openai.sdk_http import library as sdk_http
 from tests.upstream import Behaviour, Upstream
@@ -188,3 +188,24 @@ def test_hooks_of_the_http_client_see_misses_and_hits(cache: SemanticCache, upst
             client.chat.completions.create(**CHAT)
 
     assert seen == ["miss", "hit"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_thumbs_down_on_awaited_streams_withdraw_what_they_served(
+    call: str, async_client: AsyncOpenAI, async_cache: AsyncSemanticCache, upstream: Upstream
+) -> None:
+    resource, request = CALLS[call]
+    create = resource(async_client).with_raw_response.create
+    await create(**request)
+    actions = []
+    for rater in ("ann", "ben", "cat"):
+        raw = await create(**request, stream=True)
+        assert text_of([event async for event in raw.parse()]) == ANSWER
+        result = await async_cache.feedback(raw.headers["x-semcache-lookup-id"], -1, rater=rater)
+        actions.append(result.action)
+    after = await create(**request, stream=True)
+
+    assert actions == ["recorded", "recorded", "withdrawn"]
+    assert (after.headers["x-semcache-status"], after.headers["x-semcache-reason"]) == ("miss", "withdrawn")
+    assert text_of([event async for event in after.parse()]) == ANSWER.replace("1", "2")
+    assert upstream.count == 2
