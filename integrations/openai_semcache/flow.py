@@ -8,6 +8,7 @@ stored is the cache's decision.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -33,10 +34,13 @@ from openai_semcache.keep import Keep
 from openai_semcache.replay import replay
 from openai_semcache.requests import ParsedRequest, is_ours, parse_request
 from openai_semcache.responses import for_caller, is_intact, response_of, whole_of
+from openai_semcache.sources import Segment, Tenant, check_sources, segment_now, tenant_now
 from openai_semcache.sse import dump
 from semcache import Lead
 from semcache.errors import InvalidRequestError
 from semcache.types import Answer, Decision, Hit, Miss, Response, Stored
+
+logger = logging.getLogger(__name__)
 
 _NOT_SHARED: Final = frozenset({401, 403})  # the leader's credentials, not the waiter's
 _OF_THE_BODY: Final = frozenset({"content-length", "content-encoding", "transfer-encoding"})
@@ -46,23 +50,28 @@ class Flow:
     """The rules of the road for one cache and one application.
 
     Args:
-        tenant: Whose answers these are: a name, or something that gives it at each call (a context variable's
-            `get`). None takes the credentials of each request.
-        segment: The application's groups of people alike, or something that gives them at each call.
+        tenant: Whose answers these are: a name, or a context variable or function that gives it at each call. None
+            takes the credentials of each request. Where it isn't set (`LookupError`) nothing is cached.
+        segment: The application's groups of people alike, or what gives them at each call.
         options: What the application lifts or adds.
         refreshes: Whether the cache may ask upstream in the background; if not, nothing stale is served.
         clock: Seconds since the Unix epoch.
+
+    Raises:
+        ConfigurationError: `tenant` or `segment` is something else.
     """
 
     def __init__(
         self,
         *,
-        tenant: str | Callable[[], str] | None = None,
-        segment: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+        tenant: Tenant = None,
+        segment: Segment = None,
         options: Options = DEFAULT_OPTIONS,
         refreshes: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        check_sources(tenant, segment)
+        self._warned = False
         self.tenant = tenant
         self.segment = segment
         self.options = options
@@ -80,19 +89,32 @@ class Flow:
         Raises:
             InvalidRequestError: A control of ours can't be meant.
         """
+        try:
+            tenant, segment, known = tenant_now(self.tenant), segment_now(self.segment), True
+        except LookupError:
+            self._warn_once()
+            tenant, segment, known = "", None, False
         parsed = parse_request(
             endpoint,
             call.method,
             call.url,
             call.headers,
             call.body,
-            tenant=self.tenant() if callable(self.tenant) else self.tenant,
-            segment=self.segment() if callable(self.segment) else self.segment,
+            tenant=tenant,
+            segment=segment,
             options=self.options,
         )
+        if not known:
+            request = replace(parsed.request, bypass="policy")
+            parsed = replace(parsed, bypass="policy", detail="tenant", request=request)
         if self.refreshes:
             return parsed
         return replace(parsed, request=replace(parsed.request, stale_while_revalidate=0.0))
+
+    def _warn_once(self) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning("the tenant or segment isn't set where a call is made; such calls aren't cached")
 
     def handle(self, endpoint: Endpoint, call: Call) -> Steps:
         """Answer one call."""

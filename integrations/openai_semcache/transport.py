@@ -6,7 +6,7 @@ For httpx2 (the OpenAI SDK's own library) and legacy httpx alike: the objects of
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -23,6 +23,7 @@ from openai_semcache.drivers import (
 from openai_semcache.exchange import Call, Reply
 from openai_semcache.fields import DEFAULT_OPTIONS, Options, endpoint_of
 from openai_semcache.flow import Flow
+from openai_semcache.sources import Segment, Tenant
 from openai_semcache.tee import AsyncTee, Tee
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ class CachingTransport(BaseTransport):
     Args:
         transport: The transport that does the sending; closed with this one.
         cache: A `semcache.SemanticCache`.
-        tenant: Whose answers these are: a name, or a function that gives it at each call. None takes each request's
-            credentials, so that two API keys never share an answer.
-        segment: People alike, e.g. ``{"locale": "de"}``, or a function that gives them at each call.
+        tenant: Whose answers these are: a name, or a context variable or function that gives it at each call. None
+            takes each request's credentials, so that two API keys never share an answer.
+        segment: People alike, e.g. ``{"locale": "de"}``, or what gives them at each call.
         options: What the application lifts or adds.
 
     Raises:
@@ -53,8 +54,8 @@ class CachingTransport(BaseTransport):
         transport: Any,
         cache: Cache,
         *,
-        tenant: str | Callable[[], str] | None = None,
-        segment: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+        tenant: Tenant = None,
+        segment: Segment = None,
         options: Options = DEFAULT_OPTIONS,
     ) -> None:
         check_cache(cache, asynchronous=False)
@@ -121,8 +122,8 @@ class AsyncCachingTransport(AsyncBaseTransport):
         transport: Any,
         cache: AsyncCache,
         *,
-        tenant: str | Callable[[], str] | None = None,
-        segment: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+        tenant: Tenant = None,
+        segment: Segment = None,
         options: Options = DEFAULT_OPTIONS,
     ) -> None:
         check_cache(cache, asynchronous=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from openai_semcache.drivers import AsyncCache, Cache, check_cache
 from openai_semcache.fields import DEFAULT_OPTIONS, Options
+from openai_semcache.sources import Segment, Tenant
 from openai_semcache.transport import AsyncCachingTransport, CachingTransport
 from semcache.errors import ConfigurationError
 
@@ -17,8 +17,8 @@ def wrap_openai(
     client: Client,
     cache: Cache | AsyncCache,
     *,
-    tenant: str | Callable[[], str] | None = None,
-    segment: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+    tenant: Tenant = None,
+    segment: Segment = None,
     options: Options = DEFAULT_OPTIONS,
 ) -> Client:
     """Let a client answer from a cache. It is changed in place and returned.
@@ -30,10 +30,11 @@ def wrap_openai(
         client: `OpenAI`, `AzureOpenAI` and their like, or the HTTP client that one will be given
             (`ChatOpenAI(http_client=wrap_openai(DefaultHttpx2Client(), cache))`).
         cache: `SemanticCache`, or `AsyncSemanticCache` for an asynchronous client.
-        tenant: Whose answers these are: a name, or a function that gives it at each call. None takes each request's
-            credentials, so that two API keys never share an answer; name the tenant where credentials change by
-            themselves, such as Azure's tokens.
-        segment: People alike, e.g. ``{"locale": "de"}``, or a function that gives them at each call.
+        tenant: Whose answers these are: a name, or a context variable or function that gives it at each call. None takes
+            each request's credentials, so that two API keys never share an answer; name the tenant where credentials
+            change by themselves, such as Azure's tokens. Where the variable isn't set, or the function raises
+            `LookupError`, nothing is cached.
+        segment: People alike, e.g. ``{"locale": "de"}``, or what gives them at each call.
         options: What the application lifts or adds.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
 from unittest.mock import patch
 
@@ -519,6 +520,54 @@ def test_tenant_and_segment_may_be_told_at_each_call(cache: SemanticCache, upstr
 
     assert answers[0] == answers[3]
     assert len(set(answers)) == 3
+
+
+def test_a_context_variable_names_the_tenant_and_unset_it_turns_the_cache_off(
+    cache: SemanticCache, upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    tenant: ContextVar[str] = ContextVar("tenant")
+    answers = []
+    with wrap_openai(
+        OpenAI(api_key="k", base_url=upstream.url, max_retries=0), cache, tenant=tenant
+    ) as client:
+        for name in (None, None, "acme", "globex", "acme"):
+            run = copy_context()
+            if name is not None:
+                run.run(tenant.set, name)
+            raw = run.run(client.chat.completions.with_raw_response.create, **CHAT)
+            answers.append((raw.headers["x-semcache-status"], raw.headers.get("x-semcache-reason")))
+
+    bypass = ("bypass", "bypass:policy")
+    assert answers == [bypass, bypass, ("miss", "no_candidate"), ("miss", "no_candidate"), ("hit", None)]
+    assert [record.levelname for record in caplog.records if "isn't set" in record.message] == ["WARNING"]
+    assert upstream.count == 4
+
+
+async def test_a_tenant_that_is_not_set_costs_an_awaiting_caller_the_cache_only(
+    async_cache: AsyncSemanticCache, upstream: Upstream
+) -> None:
+    tenant: ContextVar[str] = ContextVar("tenant")
+    segment: ContextVar[dict[str, str]] = ContextVar("segment")
+    made = AsyncOpenAI(api_key="k", base_url=upstream.url, max_retries=0)
+    async with wrap_openai(made, async_cache, tenant=tenant, segment=segment) as client:  # type: ignore[arg-type]
+        tenant.set("acme")
+        first, second = await chat(client), await chat(client)
+        segment.set({"locale": "de"})
+        stream = await chat(client, stream=True)
+        third = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        fourth = await chat(client)
+
+    assert content_of(first) != content_of(second)
+    assert third == content_of(fourth)
+    assert upstream.count == 3
+
+
+@pytest.mark.parametrize("wrong", [{"tenant": 7}, {"segment": "de"}, {"segment": 7}])
+def test_a_tenant_or_segment_that_cannot_be_one_is_refused_at_once(
+    wrong: dict[str, Any], cache: SemanticCache
+) -> None:
+    with OpenAI(api_key="k") as client, pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        wrap_openai(client, cache, **wrong)
 
 
 def test_the_same_question_in_two_conversations_is_answered_twice(client: OpenAI, upstream: Upstream) -> None:
