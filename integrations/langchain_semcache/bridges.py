@@ -6,6 +6,7 @@ Neither direction blocks an event loop: a sync cache runs in a thread, an async 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -79,8 +80,10 @@ def both_caches(cache: SyncCache | None, async_cache: AsyncCache | None) -> tupl
     """Return a blocking and an awaiting cache, one of them made from the other where it is missing.
 
     Raises:
-        ConfigurationError: Neither was given.
+        ConfigurationError: Neither was given, or one is of the other kind.
     """
+    _check("cache", cache, "SemanticCache", awaited=False)
+    _check("async_cache", async_cache, "AsyncSemanticCache", awaited=True)
     if cache is not None:
         return cache, ThreadedCache(cache) if async_cache is None else async_cache
     if async_cache is not None:
@@ -88,6 +91,17 @@ def both_caches(cache: SyncCache | None, async_cache: AsyncCache | None) -> tupl
     raise ConfigurationError(
         "neither cache nor async_cache is given; pass SemanticCache.open() or an AsyncSemanticCache"
     )
+
+
+def _check(name: str, cache: object, wanted: str, *, awaited: bool) -> None:
+    if cache is None:
+        return
+    lookup = getattr(cache, "lookup", None)
+    if not callable(lookup) or inspect.iscoroutinefunction(lookup) is not awaited:
+        raise ConfigurationError(
+            f"{name} is {type(cache).__name__}, expected {wanted}; an AsyncSemanticCache is opened with await and "
+            "passed as async_cache=, a SemanticCache as cache="
+        )
 
 
 class ThreadedCache:

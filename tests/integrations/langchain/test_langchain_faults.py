@@ -108,6 +108,17 @@ def test_prompts_that_cannot_be_keys_are_simply_not_cached(
     assert "lone" not in caplog.text.replace("lone surrogate", "")
 
 
+async def test_a_cache_of_the_other_kind_is_refused_at_once(
+    cache: SemanticCache, acache: AsyncSemanticCache
+) -> None:
+    opening = AsyncSemanticCache.open("memory://")
+    for wrong in ({"cache": acache}, {"async_cache": cache}, {"cache": object()}, {"async_cache": opening}):
+        with pytest.raises(ConfigurationError, match="expected"):
+            SemcacheCache(**wrong)  # type: ignore[arg-type]
+    opening.close()
+    SemcacheCache(cache, async_cache=acache)
+
+
 def test_neither_cache_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="cache"):
         SemcacheCache()
