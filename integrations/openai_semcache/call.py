@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from openai_semcache.flow import Flow
 from openai_semcache.headers import JSON_TYPE, SSE_TYPE
 from openai_semcache.sse import DONE, Parser, dump, frame
 from openai_semcache.tee import AsyncTee, Tee
-from semcache.errors import InvalidRequestError, OnlyIfCachedError
+from semcache.errors import ConfigurationError, InvalidRequestError, OnlyIfCachedError
 
 _PATHS: Final = {endpoint: path for path, endpoint in PATHS}
 
@@ -61,7 +62,7 @@ def cached_call(
 
 @overload
 def cached_call(
-    fn: Callable[..., Awaitable[Any]],
+    fn: Callable[..., Awaitable[Any]] | Callable[..., AsyncIterable[Any]],
     request: Mapping[str, Any],
     cache: AsyncCache,
     *,
@@ -99,6 +100,7 @@ def cached_call(
         options: What the application lifts or adds.
 
     Raises:
+        ConfigurationError: The function is of the other kind than the cache, or gives what is no answer.
         InvalidRequestError: A control can't be meant, or the request isn't JSON.
         OnlyIfCachedError: `only_if_cached` was asked for, and nothing stored may be served.
     """
@@ -108,6 +110,8 @@ def cached_call(
         raise InvalidRequestError(
             f"the request isn't JSON ({error}); give what isn't part of it to the function with functools.partial"
         ) from error
+    if endpoint not in _PATHS:
+        raise ConfigurationError(f"endpoint is {endpoint!r}, expected one of {', '.join(_PATHS)}")
     flow = Flow(tenant=tenant, segment=segment, options=options, refreshes=False)
     call = Call("POST", base_url.rstrip("/") + _PATHS[endpoint], (), body)
     if is_asynchronous(cache):
@@ -117,8 +121,18 @@ def cached_call(
 
 def _call(flow: Flow, endpoint: Endpoint, call: Call, cache: Cache, fn: Callable[..., Any]) -> CachedCall:
     def send(sent: Call, whole: bool) -> Reply:
-        given = fn(**json.loads(sent.body))
-        return _whole(given) if _is_answer(given) else _streamed(_framed(given))
+        asked = json.loads(sent.body)
+        given = fn(**asked)
+        if inspect.isawaitable(given):
+            if inspect.iscoroutine(given):
+                given.close()
+            raise ConfigurationError(
+                "the function is asynchronous, expected a SemanticCache's to be synchronous"
+            )
+        if _is_answer(given):
+            return _whole(given)
+        _check_stream(given, asked, Iterable)
+        return _streamed(_framed(given))
 
     reply = drive(flow.handle(endpoint, call), cache, send)
     if reply.body is not None:
@@ -131,8 +145,18 @@ async def _call_async(
     flow: Flow, endpoint: Endpoint, call: Call, cache: AsyncCache, fn: Callable[..., Any]
 ) -> CachedCall:
     async def send(sent: Call, whole: bool) -> Reply:
-        given = await fn(**json.loads(sent.body))
-        return _whole(given) if _is_answer(given) else _streamed(_framed_async(given))
+        asked = json.loads(sent.body)
+        given = fn(**asked)
+        if inspect.isawaitable(given):
+            given = await given
+        elif not isinstance(given, AsyncIterable):
+            raise ConfigurationError(
+                "the function is synchronous, expected an AsyncSemanticCache's to be asynchronous"
+            )
+        if _is_answer(given):
+            return _whole(given)
+        _check_stream(given, asked, AsyncIterable)
+        return _streamed(_framed_async(given))
 
     reply = await drive_async(flow.handle(endpoint, call), cache, send)
     if reply.body is not None:
@@ -141,6 +165,12 @@ async def _call_async(
         return _result(reply, _parsed_async(spread(iter(reply.chunks))))
     chunks: AsyncIterator[bytes] = reply.chunks if reply.keep is None else AsyncTee(reply, cache)
     return _result(reply, _parsed_async(chunks))
+
+
+def _check_stream(given: Any, asked: Mapping[str, Any], kind: Any) -> None:
+    if not asked.get("stream") or not isinstance(given, kind) or isinstance(given, str | bytes):
+        wanted = "chunks" if asked.get("stream") else "a mapping or an object with model_dump"
+        raise ConfigurationError(f"the function gave {type(given).__name__}, expected {wanted}")
 
 
 def _is_answer(given: Any) -> bool:

@@ -9,7 +9,13 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from openai_semcache import Options, cached_call
-from semcache import AsyncSemanticCache, InvalidRequestError, OnlyIfCachedError, SemanticCache
+from semcache import (
+    AsyncSemanticCache,
+    ConfigurationError,
+    InvalidRequestError,
+    OnlyIfCachedError,
+    SemanticCache,
+)
 from tests.integrations.openai.conftest import RESET, RESET_TOO
 
 REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": RESET}]}
@@ -209,3 +215,52 @@ def test_an_apology_that_looks_like_an_answer_is_gone_for_all_who_are_near_once_
         cache.feedback(served.headers["x-semcache-lookup-id"], -1, rater=rater)
 
     assert text(cached_call(Model(), near, cache).value) == "Answer 1"
+
+
+@pytest.mark.parametrize("given", [None, "text", 7, [{"choices": []}]])
+def test_what_is_no_answer_is_refused_and_not_taken_for_a_stream(given: Any, cache: SemanticCache) -> None:
+    calls: list[Any] = []
+
+    def function(**request: Any) -> Any:
+        calls.append(request)
+        return given
+
+    with pytest.raises(ConfigurationError, match=f"gave {type(given).__name__}"):
+        cached_call(function, REQUEST, cache)
+    assert len(calls) == 1
+    for nothing in (None, "text", 7):
+        with pytest.raises(ConfigurationError, match="expected chunks"):
+            cached_call(lambda nothing=nothing, **_: nothing, {**REQUEST, "stream": True}, cache)
+    with pytest.raises(ConfigurationError, match="endpoint"):
+        cached_call(function, REQUEST, cache, endpoint="chats")  # type: ignore[call-overload]
+
+
+async def test_a_function_of_the_other_kind_is_refused(
+    cache: SemanticCache, async_cache: AsyncSemanticCache
+) -> None:
+    model = Model()
+    with pytest.raises(ConfigurationError, match="asynchronous"):
+        cached_call(model.asynchronous, REQUEST, cache)
+    with pytest.raises(ConfigurationError, match="synchronous"):
+        await cached_call(model, REQUEST, async_cache)
+
+    assert text(cached_call(model, REQUEST, cache).value).startswith("Answer")
+
+
+async def test_an_asynchronous_generator_streams(async_cache: AsyncSemanticCache) -> None:
+    calls: list[Any] = []
+
+    async def function(**request: Any) -> AsyncIterator[dict[str, Any]]:
+        calls.append(request)
+        head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        for piece in ("Hel", "lo"):
+            yield {**head, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]}
+        yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+    texts = []
+    for _ in range(2):
+        call = await cached_call(function, {**REQUEST, "stream": True}, async_cache)
+        texts.append(joined(iter([chunk async for chunk in call.value])))
+
+    assert texts == ["Hello", "Hello"]
+    assert len(calls) == 1
