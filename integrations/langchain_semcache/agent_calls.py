@@ -23,6 +23,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
+from langchain_core.runnables import RunnableBinding
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_semcache.generations import UNSTORABLE, describe
@@ -47,10 +48,14 @@ def prompt_of(request: ModelRequest[Any]) -> ParsedPrompt:
 
 def settings_of(request: ModelRequest[Any], *, ignored: frozenset[str] = frozenset()) -> LlmSettings | None:
     """Return the call's settings; None if the model is chosen later, from what isn't visible here."""
-    model: object = request.model
+    model: Any = request.model
+    bound: dict[str, Any] = {}
+    while isinstance(model, RunnableBinding):
+        bound = {**model.kwargs, **bound}
+        model = model.bound
     if not isinstance(model, BaseChatModel):
         return None
-    shown = model._get_llm_string(stop=None, **request.model_settings)
+    shown = model._get_llm_string(**{"stop": None, **bound, **request.model_settings})
     settings = parse_llm_string(shown, ignored=ignored)
     own = settings.tools if isinstance(settings.tools, Mapping) else {}
     tools: dict[str, JsonValue] = {**own}

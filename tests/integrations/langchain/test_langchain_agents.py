@@ -423,6 +423,20 @@ def test_another_middleware_before_ours_may_change_the_question(
     assert is_hit(ask(french))
 
 
+def test_what_is_bound_to_a_model_isolates(cache: SemanticCache, chat: Chat, upstream: Upstream) -> None:
+    def answer(**bound: Any) -> AIMessage:
+        model: Any = chat().bind(**bound) if bound else chat()
+        return ask(create_agent(model, tools=[], middleware=[SemcacheMiddleware(cache)]))
+
+    kinds: list[dict[str, Any]] = [{}, {"temperature": 0.0}, {"temperature": 0.5}, {"stop": ["x"]}]
+    first = [answer(**bound) for bound in kinds]
+    second = [answer(**bound) for bound in kinds]
+
+    assert [is_hit(message) for message in first] == [False] * 4
+    assert [message.content for message in second] == [message.content for message in first]
+    assert upstream.count == 4
+
+
 def test_a_model_chosen_at_run_time_is_not_cached(
     cache: SemanticCache, upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
