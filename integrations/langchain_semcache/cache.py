@@ -101,6 +101,10 @@ class SemcacheCache(BaseCache):
         )
         self._parse_settings: Callable[[str], LlmSettings] = functools.lru_cache(_SETTINGS_KEPT)(parse)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> SemcacheCache:
+        """Return itself: a copy of a model asks the same cache."""
+        return self
+
     @property
     def last_lookup_id(self) -> str | None:
         """Lookup id of this thread's or task's last hit or put; for LLMs, whose text can't carry one."""

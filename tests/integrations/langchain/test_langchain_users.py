@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Annotated, Any, TypedDict
 
@@ -177,6 +178,15 @@ def test_a_model_made_by_name_or_configured_at_run_time_keeps_its_cache(
     answers = [configured.invoke(HOURS, warm), configured.invoke(HOURS), configured.invoke(HOURS, warm)]
 
     assert [is_hit(answer) for answer in answers] == [False, False, True]
+
+
+def test_a_copy_of_a_model_asks_the_same_cache(cache: SemanticCache) -> None:
+    model = FakeListChatModel(responses=["one", "two"], cache=SemcacheCache(cache))
+    model.invoke(RESET)
+
+    for other in (copy.deepcopy(model), model.model_copy(deep=True), model.model_copy()):
+        assert other.invoke(RESET).content == "one"
+        assert other.cache is model.cache
 
 
 def test_fallbacks_and_retries_are_served(cache: SemanticCache, upstream: Upstream, chat: Chat) -> None:
