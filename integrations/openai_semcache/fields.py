@@ -55,8 +55,18 @@ TOOLS: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functi
 SCHEMAS: Final = frozenset({"response_format", "text", "tools", "functions"})
 """Fields that hold a JSON schema, where null differs from absent: they isolate by their JSON text."""
 
-HEADERS: Final = ("openai-organization", "openai-project", "openai-beta")
-"""Request headers that isolate."""
+HEADERS: Final = (
+    "openai-organization", "openai-project", "openai-beta", "anthropic-beta", "anthropic-version",
+    # those by which gateways choose who answers
+    "helicone-target-url", "x-portkey-config", "x-portkey-custom-host", "x-portkey-provider",
+)  # fmt: skip
+"""Request headers that isolate; `Options.isolating_headers` names more."""
+
+CREDENTIALS: Final = (
+    "authorization", "api-key", "x-api-key", "cf-aig-authorization", "helicone-auth", "x-goog-api-key",
+    "x-portkey-api-key", "x-portkey-virtual-key",
+)  # fmt: skip
+"""Request headers that say whose request it is, where the application doesn't name a tenant."""
 
 ECHOED: Final[Mapping[str, Json]] = {
     "metadata": {},

@@ -173,7 +173,7 @@ def tenant_of(headers: Mapping[str, str]) -> str:
 
     A digest: the credentials themselves are neither kept nor logged.
     """
-    found = [headers[name] for name in ("authorization", "api-key", "x-api-key") if headers.get(name)]
+    found = [headers[name] for name in fields.CREDENTIALS if headers.get(name)]
     if not found:
         return ""
     return (

@@ -270,6 +270,22 @@ def test_organisation_and_project_isolate_and_noise_headers_do_not() -> None:
     assert plain != scope(parse(chat(), headers={"x-lane": "b"}, isolating_headers=("x-lane",)))
 
 
+@pytest.mark.parametrize("name", fields.HEADERS)
+def test_a_header_that_chooses_who_answers_isolates(name: str) -> None:
+    plain, one, two = (parse(chat(), headers=headers) for headers in ({}, {name.title(): "a"}, {name: "b"}))
+
+    assert len({scope(plain), scope(one), scope(two)}) == 3
+
+
+@pytest.mark.parametrize("name", fields.CREDENTIALS)
+def test_each_kind_of_credentials_is_a_tenant_of_its_own_and_is_not_shown(name: str) -> None:
+    headers: list[dict[str, str]] = [{}, {name.title(): "sk-one"}, {name: "sk-two"}]
+    parsed = [parse(chat(), headers=given, tenant=None) for given in headers]
+
+    assert len({scope(one) for one in parsed}) == 3
+    assert "sk-" not in repr([one.request for one in parsed])
+
+
 def test_a_tenant_derived_from_credentials_isolates_and_does_not_show_them() -> None:
     one = parse(chat(), headers={"Authorization": "Bearer sk-one"}, tenant=None)
     two = parse(chat(), headers={"Authorization": "Bearer sk-two"}, tenant=None)
