@@ -160,14 +160,21 @@ def _nobody_waits(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-_turnstiles: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+HANDFUL = 8  # callers that go on in one turn of the event loop
+
+_turnstiles: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 async def _in_turn() -> None:
-    """Let whoever waited for the same batch go on one by one: a hundred at once would hold up the event loop."""
+    """Let whoever waited for the same batch go on by handfuls: a hundred at once would hold up the event loop.
+
+    A handful shares its round trips to the store, where each by herself would have her own.
+    """
     loop = asyncio.get_running_loop()
     turnstile = _turnstiles.get(loop)
     if turnstile is None:
-        turnstile = _turnstiles[loop] = asyncio.Lock()
+        turnstile = _turnstiles[loop] = asyncio.Semaphore(HANDFUL)
     async with turnstile:
         await asyncio.sleep(0)

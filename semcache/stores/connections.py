@@ -312,12 +312,22 @@ class _Parcel:
     end: float  # monotonic clock when its caller gives up
     replies: asyncio.Future[list[Any]]
 
+    def expire(self) -> None:
+        """Tell the caller that her time is over."""
+        if not self.replies.done():
+            self.replies.set_exception(TimeoutError())
+
 
 @dataclass(slots=True, eq=False)
 class _Lanes:
-    """What is under way on one event loop."""
+    """What is under way on one event loop.
+
+    Attributes:
+        left: Whether somebody took a lane in this turn of the event loop: who comes in the same turn shares the next.
+    """
 
     busy: int = 0
+    left: bool = False
     waiting: deque[_Parcel] = field(default_factory=deque)
     carriers: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -336,8 +346,8 @@ class _Lanes:
 class AsyncDirect:
     """One server, through the connection pool of a redis.asyncio client; one pool per event loop.
 
-    A few callers at a time have a connection each. Whoever comes while they are under way waits for the
-    next to be free and shares its round trip with all who wait: under load that costs a fraction.
+    A few callers at a time have a connection each. Whoever comes while they are under way, or in the same turn of
+    the event loop as another, shares the next round trip with all who wait: under load that costs a fraction.
     """
 
     cluster = False
@@ -379,21 +389,24 @@ class AsyncDirect:
             raise StoreUnavailableError("no time left")
         if any(command[0] in _SLOW for command in commands):
             return await self._send(commands, timeout, packed)
-        lanes = self._lanes()
-        if lanes.busy < LANES:
+        lanes, loop = self._lanes(), asyncio.get_running_loop()
+        if lanes.busy < LANES and not lanes.left:
             lanes.busy += 1
+            lanes.left = True
+            loop.call_soon(self._next_turn, lanes)
             try:
                 return await self._send(commands, timeout, packed)
             finally:
                 self._leave(lanes)
-        parcel = _Parcel(commands, packed or pack(commands), end, asyncio.get_running_loop().create_future())
+        parcel = _Parcel(commands, packed or pack(commands), end, loop.create_future())
         lanes.waiting.append(parcel)
+        timer = loop.call_later(timeout, parcel.expire)
         try:
-            async with asyncio.timeout(timeout):
-                carried: list[Any] = await parcel.replies
-                return carried
+            return await parcel.replies
         except TimeoutError as error:
             raise unavailable(error) from error
+        finally:
+            timer.cancel()
 
     def _lanes(self) -> _Lanes:
         loop = asyncio.get_running_loop()
@@ -401,6 +414,13 @@ class AsyncDirect:
         if lanes is None:
             lanes = self._traffic[loop] = _Lanes()
         return lanes
+
+    def _next_turn(self, lanes: _Lanes) -> None:
+        """Send what came in the same turn of the event loop as the one who left first."""
+        lanes.left = False
+        if lanes.waiting and lanes.busy < LANES:
+            lanes.busy += 1
+            self._leave(lanes)
 
     def _leave(self, lanes: _Lanes) -> None:
         """Free a lane, or let it carry what has been waiting."""

@@ -74,6 +74,24 @@ async def test_callers_share_round_trips_and_few_connections(server: EmbeddedSer
     await connections.close()
 
 
+async def test_who_comes_in_one_turn_of_the_event_loop_shares_a_round_trip(server: EmbeddedServer) -> None:
+    connections = connect(server.url)
+    sent: list[int] = []
+    true = connections._send
+
+    async def send(commands: list[object], timeout: float, packed: bytes | None) -> list[object]:
+        sent.append(len(commands))
+        return await true(commands, timeout, packed)  # type: ignore[arg-type]
+
+    connections._send = send  # type: ignore[method-assign,assignment]
+    for _ in range(3):
+        await connections.execute([("PING",)], 5.0)
+    await asyncio.gather(*(connections.execute([("PING",)], 5.0) for _ in range(50)))
+    await connections.close()
+
+    assert sent == [1, 1, 1, 1, 49]
+
+
 async def test_a_script_that_the_server_doesnt_know_is_sent_whole(server: EmbeddedServer) -> None:
     from semcache.stores.plans import call, new_epoch
 
