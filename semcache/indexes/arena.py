@@ -10,9 +10,12 @@ How much memory is too much, and graphs, are `adaptive`'s business.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Protocol
+
+import numpy as np
 
 from semcache.indexes.flat import FlatRows
 from semcache.indexes.rows import (
@@ -192,11 +195,18 @@ class ArenaIndex:
             stop = start
 
     def fill(self, owners: Sequence[str], moved: Moved) -> None:
-        """Add checked rows of small scopes: what `slices` gave."""
+        """Add checked rows of small scopes: what `slices` gave; while nobody else is here."""
         keys, rows, expires = moved
-        for i, owner in enumerate(owners):
-            with self._lock:
-                self._add_small(owner, keys, rows, expires, i, i + 1)
+        times = Counter(owners)
+        with self._lock:
+            known = (self._arena.scopes, self._own)
+            new = [owner not in known[0] and owner not in known[1] and times[owner] == 1 for owner in owners]
+            alone = np.array(new, dtype=bool)
+            for i in np.nonzero(~alone)[0].tolist():
+                self._add_small(owners[i], keys, rows, expires, i, i + 1)
+            at = np.nonzero(alone)[0].tolist()
+            scopes, names = [owners[i] for i in at], [keys[i] for i in at]
+            self._arena.extend(scopes, names, rows[alone], expires[alone], self._next_tick())
 
     def give(self, scope: str, own: ScopeRows) -> None:
         """Give a scope rows of its own that were made elsewhere."""

@@ -33,6 +33,7 @@ class FlatRows:
     __slots__ = (
         "_borrowed",
         "_chunks",
+        "_count",
         "_dim",
         "_expires",
         "_free",
@@ -50,7 +51,8 @@ class FlatRows:
         self._borrowed = 0  # chunks, the first ones, that lie in somebody else's memory
         self._keys: list[str | None] = []
         self._expires: Times = np.full(_SMALLEST, -np.inf)
-        self._table = KeyTable()
+        self._count = 0  # live rows
+        self._table: KeyTable | None = KeyTable()  # None if it is made when it is needed
         self._free: list[int] = []
         self._key_bytes = 0
         self._retired = False
@@ -81,10 +83,11 @@ class FlatRows:
             self._borrowed = len(self._chunks)
             while self._borrowed and (count < _MANY or self._borrowed > count >> _SHIFT):
                 self._own_last()  # the last one needs room for more
-            self._keys, self._expires, self._table = keys, grown(expires, count + 1), KeyTable.of(keys)
+            self._keys, self._expires, self._table = keys, grown(expires, count + 1), None
             if None in keys:
                 self._free = [slot for slot, key in enumerate(keys) if key is None]
-            self._key_bytes = sum(map(len, filter(None, keys))) + _STR * len(self._table)
+            self._count = count - len(self._free)
+            self._key_bytes = sum(map(len, filter(None, keys))) + _STR * self._count
 
     def _own_last(self) -> None:
         self._borrowed -= 1
@@ -100,18 +103,27 @@ class FlatRows:
         return self._borrowed > 0
 
     def own(self, chunks: int) -> None:
-        """Copy up to so many chunks from where they lie."""
+        """Copy up to so many chunks from where they lie, once keys can be found."""
+        with self._lock:
+            self._by_key()
         for _ in range(chunks):
             with self._lock:
                 if self._borrowed:
                     self._own_last()
 
+    def _by_key(self) -> KeyTable:
+        """Return the table; the lock is held."""
+        if self._table is None:
+            self._table = KeyTable.of(self._keys)
+        return self._table
+
     def _put_one(self, key: str, row: Embedding, expires: float) -> None:
-        slot = self._table.find(key, self._keys)
+        slot = self._by_key().find(key, self._keys)
         if slot < 0:
             slot = self._free_slot()
             self._keys[slot] = key
-            self._table.insert(key, slot, self._keys)
+            self._by_key().insert(key, slot, self._keys)
+            self._count += 1
             self._key_bytes += len(key) + _STR
         self._chunks[slot >> _SHIFT][slot & (CHUNK - 1)] = row
         self._expires[slot] = expires
@@ -149,10 +161,11 @@ class FlatRows:
             return sum(self._remove_one(key) for key in keys)
 
     def _remove_one(self, key: str) -> bool:
-        slot = self._table.remove(key, self._keys)
+        slot = self._by_key().remove(key, self._keys)
         if slot < 0:
             return False
         self._keys[slot] = None
+        self._count -= 1
         self._expires[slot] = -np.inf
         self._free.append(slot)
         self._key_bytes -= len(key) + _STR
@@ -176,7 +189,7 @@ class FlatRows:
         while True:
             with self._lock:
                 count, chunks, expires = len(self._keys), self._chunks.copy(), self._expires
-                free = count - len(self._table)
+                free = count - self._count
             scores = _scan(chunks, count, query)
             dead = expires[:count] <= now  # free slots count as long dead
             if np.count_nonzero(dead):
@@ -187,7 +200,7 @@ class FlatRows:
                     self._expire(np.nonzero(dead)[0].tolist(), now, _GHOSTS)
                 live = [slot for slot in slots if self._expires[slot] > now]
                 found = self._scored(live, query64, least)
-                if len(live) >= min(k, len(self._table)) or len(live) == len(slots):
+                if len(live) >= min(k, self._count) or len(live) == len(slots):
                     return found  # else rows were removed during the scan: others may take their place
 
     def _scored(self, slots: list[int], query64: Times, least: float) -> list[Scored]:
@@ -229,7 +242,7 @@ class FlatRows:
     def holds(self, key: str, row: Embedding, expires: float) -> bool:
         """Whether the key's row is still this one."""
         with self._lock:
-            slot = self._table.find(key, self._keys)
+            slot = self._by_key().find(key, self._keys)
             return slot >= 0 and self._expires[slot] == expires and np.array_equal(self._row(slot), row)
 
     def rows(self) -> Moved:
@@ -245,7 +258,7 @@ class FlatRows:
 
     def _all(self) -> Moved:
         live = np.array([key is not None for key in self._keys], dtype=bool)
-        out = np.empty((len(self._table), self._dim), dtype=np.float32)
+        out = np.empty((self._count, self._dim), dtype=np.float32)
         first = 0
         for start, chunk in zip(range(0, len(live), CHUNK), self._chunks, strict=False):
             here = live[start : start + CHUNK]
@@ -282,16 +295,15 @@ class FlatRows:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        return len(self._table)
+        return self._count
 
     def memory_bytes(self) -> int:
         """Return what rows, keys and tables take, bytes."""
         rows = 0
         if self._chunks:
             rows = self._chunks[0].nbytes + (len(self._chunks) - 1) * CHUNK * self._dim * 4
-        return (
-            rows + self._expires.nbytes + self._table.memory_bytes() + 8 * len(self._keys) + self._key_bytes
-        )
+        table = 0 if self._table is None else self._table.memory_bytes()
+        return rows + self._expires.nbytes + table + 8 * len(self._keys) + self._key_bytes
 
 
 def _scan(

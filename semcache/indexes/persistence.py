@@ -27,7 +27,7 @@ def save(index: ArenaIndex, writer: SnapshotWriter, meta: Callable[[], dict[str,
     """Write an index, and then what `meta` says; rows that are added meanwhile may be left out."""
     small = []
     for owners, moved in index.slices():
-        small.append({"owners": writer.json(owners), **_save_rows(writer, moved)})
+        small.append({"owners": writer.texts(owners), **_save_rows(writer, moved)})
     large = []
     for scope, own in index.owned():
         assert isinstance(own, GraphRows)
@@ -42,7 +42,7 @@ def save(index: ArenaIndex, writer: SnapshotWriter, meta: Callable[[], dict[str,
 def _save_rows(writer: SnapshotWriter, moved: Moved) -> dict[str, Any]:
     keys, rows, expires = moved
     return {
-        "keys": writer.json(keys),
+        "keys": writer.texts(keys),
         "rows": writer.rows(rows.astype("<f4", copy=False)),
         "expires": writer.part(expires.astype("<f8", copy=False)),
     }
@@ -78,7 +78,7 @@ def load(reader: SnapshotReader, index: ArenaIndex, make: Callable[[int], GraphR
     """
     for piece in reader.header["small"]:
         moved = _load_rows(reader, index.dim, piece)
-        owners = _texts(reader.json(piece["owners"]))
+        owners = reader.texts(piece["owners"])
         _demand(len(owners) == len(moved[0]), "as many scopes as there aren't rows")
         index.fill(owners, moved)
     large: list[tuple[GraphRows, list[State]]] = []
@@ -99,7 +99,7 @@ def load(reader: SnapshotReader, index: ArenaIndex, make: Callable[[int], GraphR
 
 def _load_rows(reader: SnapshotReader, dim: int, piece: dict[str, Any]) -> Moved:
     rows = reader.rows(piece["rows"], "<f4", dim, check_units)  # first: they are checked meanwhile
-    keys = _texts(reader.json(piece["keys"]))
+    keys = reader.texts(piece["keys"])
     expires = reader.array(piece["expires"], "<f8").astype(np.float64)
     _demand(len(rows) == len(keys) == len(expires), "as many rows or expiries as there aren't keys")
     _demand(not np.isnan(expires).any(), "an expiry is no number")
@@ -112,7 +112,8 @@ def _load_graph(reader: SnapshotReader, dim: int, piece: dict[str, Any]) -> Stat
     check = partial(check_lowest, dim=dim, count=count)
     state["level0"] = reader.rows(piece["level0"], "u1", LINK_BYTES + 4 * dim, check)
     state["keys"] = reader.json(piece["keys"])
-    named = _texts([key for key in state["keys"] if key is not None])
+    named = [key for key in state["keys"] if key is not None]
+    _demand(set(map(type, named)) <= {str}, "a key is no text")
     _demand(len(set(named)) == len(named), "a key is there twice")
     _demand(len(state["level0"]) == len(state["keys"]) == count > 0, "as many rows as there aren't keys")
     state |= {name: reader.array(piece[name], dtype) for name, dtype in _ARRAYS.items()}
@@ -121,12 +122,6 @@ def _load_graph(reader: SnapshotReader, dim: int, piece: dict[str, Any]) -> Stat
         state[name] = piece[name]
         _demand(type(piece[name]) is int, f"its {name} is no number")
     return state
-
-
-def _texts(value: Any) -> list[str]:
-    _demand(isinstance(value, list) and set(map(type, value)) <= {str}, "a key is no text")
-    texts: list[str] = value
-    return texts
 
 
 def _demand(true: bool, otherwise: str) -> None:

@@ -84,19 +84,48 @@ class Arena:
 
     def _append(self, scope: str, key: str) -> int:
         slot = len(self._keys)
-        if slot == len(self._expires):
-            self._expires = grown(self._expires, slot + 1)
-            self._used = np.concatenate([self._used, np.zeros(len(self._expires) - slot, dtype=np.int64)])
-        if slot >> _SHIFT == len(self._chunks):
-            self._chunks.append(zeros(_CHUNK if slot else 64, self._dim))
-        elif slot < _CHUNK and slot == len(self._chunks[0]):
-            bigger = np.zeros((2 * slot, self._dim), dtype=np.float32)
-            bigger[:slot] = self._chunks[0]
-            self._chunks[0] = bigger
+        self._make_room(slot + 1)
         self._keys.append(key)
         self._owners.append(scope)
         self._text_bytes += len(key) + _STR
         return slot
+
+    def _make_room(self, slots: int) -> None:
+        if slots > len(self._expires):
+            had = len(self._expires)
+            self._expires = grown(self._expires, slots)
+            self._used = np.concatenate([self._used, np.zeros(len(self._expires) - had, dtype=np.int64)])
+        have, size = (len(self._chunks[0]), len(self._chunks[0])) if self._chunks else (0, 64)
+        while size < min(slots, _CHUNK):
+            size *= 2
+        if size > have:
+            bigger = np.zeros((size, self._dim), dtype=np.float32)
+            if have:
+                bigger[:have] = self._chunks[0]
+            self._chunks[:1] = [bigger]
+        while len(self._chunks) << _SHIFT < slots:
+            self._chunks.append(zeros(_CHUNK, self._dim))
+
+    def extend(
+        self, scopes: Sequence[str], keys: Sequence[str], rows: Embeddings, expires: Times, tick: int
+    ) -> None:
+        """Add one row to each of many scopes, each of which is new and comes once."""
+        start = len(self._keys)
+        stop = start + len(keys)
+        self._make_room(stop)
+        at = start
+        while at < stop:
+            first = at & (_CHUNK - 1)
+            count = min(stop - at, _CHUNK - first)
+            self._chunks[at >> _SHIFT][first : first + count] = rows[at - start : at - start + count]
+            at += count
+        self._expires[start:stop] = expires
+        self._used[start:stop] = tick
+        self._keys += keys
+        self._owners += scopes
+        self.scopes.update(zip(scopes, range(start, stop), strict=True))
+        texts = sum(map(len, keys)) + sum(map(len, scopes))
+        self._text_bytes += texts + (2 * _STR + _PLACE) * len(keys)
 
     def remove(self, scope: str, key: str) -> bool:
         """Remove one row; the last row of the arena takes its place."""

@@ -55,6 +55,13 @@ class SnapshotWriter:
         self._offset += size
         return [start, size, zlib.crc32(view)]
 
+    def texts(self, texts: Sequence[str]) -> Part:
+        """Write one part as texts: as lines, which are read several times faster than JSON, if they have none."""
+        lines = "\n".join(texts)
+        if not texts or lines.count("\n") != len(texts) - 1:
+            return self.json(list(texts))
+        return self.part(f"\n{lines}".encode("utf-8", "surrogatepass"))
+
     def rows(self, data: npt.NDArray[Any]) -> list[Part]:
         """Write a two-dimensional array as parts that follow one another."""
         self._offset += self._file.write(bytes(-self._offset % _ALIGNED))
@@ -177,6 +184,16 @@ class SnapshotReader:
     def json(self, part: Part) -> Any:
         """Return one part's value."""
         return json.loads(self.part(part))
+
+    def texts(self, part: Part) -> list[str]:
+        """Return one part's texts."""
+        data = self.part(part)
+        if data.startswith(b"\n"):
+            return data.decode("utf-8", "surrogatepass").split("\n")[1:]
+        texts = json.loads(data)
+        _demand(isinstance(texts, list) and set(map(type, texts)) <= {str}, "a text is none")
+        found: list[str] = texts
+        return found
 
     def rows(self, parts: Sequence[Part], dtype: npt.DTypeLike, width: int, check: Check) -> npt.NDArray[Any]:
         """Return parts that follow one another as an array of `width` columns, where the file is mapped.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from semcache.errors import ConfigurationError, UndecodableError
 from semcache.indexes import hnsw
 from semcache.indexes.adaptive import AdaptiveIndex
+from semcache.indexes.arena import ArenaIndex
 from semcache.indexes.flat import FlatRows
 from semcache.indexes.graph import Graph
 from semcache.indexes.hnsw import GraphRows
@@ -289,6 +291,27 @@ def test_a_sleeping_graph_whose_labels_are_mixed_up_lends_no_row_to_another_key(
         assert found == [Neighbour(f"k{49 - row}", 1.0)]
 
 
+@given(st.lists(st.text(st.characters(codec=None), max_size=5), max_size=5))
+def test_texts_of_any_kind_come_back(texts: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with writing(Path(folder) / "file") as writer:
+            writer.header({"texts": writer.texts(texts)})
+        with open(Path(folder) / "file", "rb") as file, SnapshotReader(file) as reader:
+            found = reader.texts(reader.header["texts"])
+
+    assert found == texts
+
+
+@pytest.mark.parametrize("texts", [b"[1]", b'{"a": 1}', b"\n\xff", b"null", b""], ids=repr)
+def test_texts_that_are_none_are_refused(tmp_path: Path, texts: bytes) -> None:
+    with writing(tmp_path / "file") as writer:
+        writer.header({"texts": writer.part(texts)})
+    with open(tmp_path / "file", "rb") as file:
+        reader = SnapshotReader(file)
+        with pytest.raises((UndecodableError, ValueError)):
+            reader.texts(reader.header["texts"])
+
+
 def refuse_negative(rows: Any) -> None:
     if (rows < 0).any():
         raise ConfigurationError("a number is negative")
@@ -374,12 +397,39 @@ def test_a_tail_that_a_forger_changed_is_refused(
     else:
         expires[6] = np.nan
     with writing(tmp_path / "index") as writer:
-        tail = {"keys": writer.json(keys), "rows": writer.rows(rows), "expires": writer.part(expires)}
+        tail = {"keys": writer.texts(keys), "rows": writer.rows(rows), "expires": writer.part(expires)}
         large = [{"scope": "s", "tail": tail, "graphs": []}]
         writer.header({"dim": DIM, "graph": [16, 200], "meta": {}, "small": [], "large": large})
 
     assert index_of(64).restore(tmp_path / "index") is None
     assert "is not used" in caplog.text
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=1200), st.integers(0, 3))
+def test_small_scopes_taken_at_once_are_those_added_one_by_one(
+    rows: list[tuple[int, int]], parts: int
+) -> None:
+    taken, added = ArenaIndex(DIM, own_from=4), ArenaIndex(DIM, own_from=4)
+    named = [(f"s{scope}" if scope < 9 else f"alone{at}", f"k{key}") for at, (scope, key) in enumerate(rows)]
+    for start in range(0, len(named), max(1, len(named) // (parts + 1))):
+        part = named[start : start + max(1, len(named) // (parts + 1))]
+        embeddings, expires = EMBEDDINGS[start : start + len(part)], np.full(len(part), NEVER)
+        taken.fill([scope for scope, _ in part], ([key for _, key in part], embeddings, expires))
+        for at, (scope, key) in enumerate(part):
+            added.add(scope, [key], embeddings[at : at + 1], [None])
+
+    assert sorted(taken.scopes()) == sorted(added.scopes())
+    for scope in added.scopes():
+        assert taken.count(scope) == added.count(scope)
+        results = [index.search(scope, EMBEDDINGS[0], 9, now=0.0) for index in (taken, added)]
+        assert results[0] == results[1]
+    for scope in added.scopes()[::3]:
+        assert taken.remove(scope, ["k0", "k1"]) == added.remove(scope, ["k0", "k1"])
+    assert sum(taken.count(scope) for scope in taken.scopes()) == sum(
+        added.count(scope) for scope in added.scopes()
+    )
+    assert taken.memory_bytes() == pytest.approx(added.memory_bytes(), rel=0.3)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
