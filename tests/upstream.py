@@ -88,9 +88,15 @@ class Call:
 
 
 class Upstream:
-    """The server. `close` it, or use it as a context manager."""
+    """The server. `close` it, or use it as a context manager.
 
-    def __init__(self) -> None:
+    Args:
+        keep_alive: Whether connections stay open after an answer. Where each test has an event loop and clients that
+            nobody closes, as LangChain's are, none may be left open when the loop ends.
+    """
+
+    def __init__(self, *, keep_alive: bool = True) -> None:
+        self.keep_alive = keep_alive
         self._lock = threading.Lock()
         self._queue: deque[Behaviour] = deque()
         self._default = Behaviour()
@@ -273,6 +279,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         for name, value in how.headers.items():
             self.send_header(name, value)
+        if not self.server.upstream.keep_alive:
+            self.send_header("connection", "close")  # this also ends the handler
 
     def _stream(self, how: Behaviour, events: tuple[bytes, ...]) -> None:
         self.send_response(200)

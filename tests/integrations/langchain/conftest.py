@@ -37,7 +37,7 @@ async def acache(redis_url: str, namespace: str, encoder: TableEncoder) -> Async
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
+    with Upstream(keep_alive=False) as server:
         yield server
 
 
