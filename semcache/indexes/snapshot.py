@@ -63,10 +63,10 @@ class SnapshotWriter:
         return self.part(f"\n{lines}".encode("utf-8", "surrogatepass"))
 
     def rows(self, data: npt.NDArray[Any]) -> list[Part]:
-        """Write a two-dimensional array as parts that follow one another."""
-        self._offset += self._file.write(bytes(-self._offset % _ALIGNED))
+        """Write a two-dimensional array as parts that follow one another; the first only fills a gap."""
+        gap = self.part(bytes(-self._offset % _ALIGNED))
         at_once = max(1, _LONG // max(1, data[:1].nbytes))
-        return [self.part(data[start : start + at_once]) for start in range(0, len(data), at_once)]
+        return [gap, *(self.part(data[start : start + at_once]) for start in range(0, len(data), at_once))]
 
     def json(self, value: object) -> Part:
         """Write one part as JSON."""
@@ -196,7 +196,7 @@ class SnapshotReader:
         return found
 
     def rows(self, parts: Sequence[Part], dtype: npt.DTypeLike, width: int, check: Check) -> npt.NDArray[Any]:
-        """Return parts that follow one another as an array of `width` columns, where the file is mapped.
+        """Return what `SnapshotWriter.rows` wrote as an array of `width` columns, where the file is mapped.
 
         What is written to it stays in this process. None of it may be believed before `settle` has returned.
 
@@ -204,6 +204,8 @@ class SnapshotReader:
             check: Called with the rows of each part, by any thread; raises for what can't be.
         """
         item = np.dtype(dtype)
+        gap, *parts = parts
+        self.part(gap)
         places = [self._place(part) for part in parts]
         if not places:
             return np.empty((0, width), dtype=item)

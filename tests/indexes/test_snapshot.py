@@ -127,7 +127,11 @@ def test_a_file_with_one_flipped_bit_is_refused_wherever_it_is(
 ) -> None:
     rng = np.random.default_rng(0)
     ends = [*range(20), *range(len(stored) - 60, len(stored))]
-    for at in [*ends, *rng.integers(0, len(stored), 120).tolist()]:
+    header = header_of(stored)
+    rows = [piece["rows"] for piece in header["small"]] + [piece["tail"]["rows"] for piece in header["large"]]
+    gaps = [offset for (offset, size, _), *_ in rows if size]
+    assert gaps
+    for at in [*ends, *gaps, *rng.integers(0, len(stored), 120).tolist()]:
         damaged = bytearray(stored)
         damaged[at] ^= 1 << int(rng.integers(8))
         assert refused(tmp_path, bytes(damaged), caplog), at
@@ -136,15 +140,20 @@ def test_a_file_with_one_flipped_bit_is_refused_wherever_it_is(
 Change = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
+def header_of(stored: bytes) -> dict[str, Any]:
+    offset, length, _ = struct.unpack("<QQ32s", stored[-48:])
+    header: dict[str, Any] = json.loads(stored[offset : offset + length])
+    return header
+
+
 def merged(parts: list[Any]) -> list[Any]:
-    """Return parts that follow one another as one."""
-    return [parts[0][0], sum(size for _, size, _ in parts), None]
+    """Return parts that follow one another, behind a gap, as one."""
+    return [parts[1][0], sum(size for _, size, _ in parts[1:]), None]
 
 
 def forged(stored: bytes, change: Change) -> bytes:
     """Return the file with one graph changed and every checksum made right again."""
-    offset, length, _ = struct.unpack("<QQ32s", stored[-48:])
-    header = json.loads(stored[offset : offset + length])
+    header, offset = header_of(stored), struct.unpack("<QQ32s", stored[-48:])[0]
     body = bytearray(stored[:offset])
     piece = next(piece for piece in header["large"] if piece["graphs"])["graphs"][0]
     parts: dict[str, Any] = {}
@@ -156,9 +165,10 @@ def forged(stored: bytes, change: Change) -> bytes:
     change(parts, piece)
     for name, value in parts.items():
         data = json.dumps(value).encode() if name == "keys" else value.tobytes()
-        body += bytes(-len(body) % 64)
+        gap = [len(body), -len(body) % 64, zlib.crc32(bytes(-len(body) % 64))]
+        body += bytes(gap[1])
         part = [len(body), len(data), zlib.crc32(data)]
-        piece[name] = [part] if name == "level0" else part
+        piece[name] = [gap, part] if name == "level0" else part
         body += data
     encoded = json.dumps(header).encode()
     numbers = struct.pack("<QQ", len(body), len(encoded))
