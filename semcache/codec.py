@@ -25,6 +25,7 @@ FIELDS: Final = (
 """Fields that a read asks for, in this order; the embedding is read apart."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode  # made once
+_decode = json.JSONDecoder().decode  # json.loads guesses the encoding of bytes first; ours are UTF-8
 
 _RESPONSE_FIELDS: Final = tuple(f.name for f in fields(Response) if f.name != "text")
 _RESPONSE_DEFAULTS: Final = {f.name: f.default for f in fields(Response)}
@@ -55,7 +56,7 @@ def decode_response(data: bytes) -> Response:
         UndecodableError: It isn't an envelope of this schema.
     """
     try:
-        envelope = json.loads(data)
+        envelope = _decode(data.decode())
         if not isinstance(envelope, dict) or envelope.pop("v", None) != SCHEMA:
             raise UndecodableError("response isn't an envelope of schema 1")
         return Response(**envelope)
