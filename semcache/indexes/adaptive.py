@@ -157,7 +157,8 @@ class AdaptiveIndex:
         """Take rows and graphs from a file instead of those that are here; before other threads come.
 
         A file that is cut, damaged, forged, of another version or for another dim is refused before
-        hnswlib sees it: the reason is logged, and nothing changes.
+        hnswlib sees it: the reason is logged, and nothing changes. Rows of large scopes are searched where the
+        file is mapped until the background thread has copied them: nobody may write into the file meanwhile.
 
         Args:
             expected: Meta data that the file must have, e.g. the encoder's fingerprint; checked first.
