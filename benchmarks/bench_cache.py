@@ -25,7 +25,7 @@ import numpy as np
 import redis
 
 from semcache import AsyncSemanticCache, CacheRequest, Hit, Policy, SemanticCache
-from semcache.encoders import BundledEncoder
+from semcache.encoders import default_encoder
 from semcache.stores.embedded import EmbeddedServer
 from semcache.testing import HashEncoder
 from semcache.verify import ThresholdMatcher
@@ -146,7 +146,7 @@ def random_questions(entries: int) -> tuple[dict[str, Any], list[str], list[str]
 
 
 def real_questions(entries: int) -> tuple[dict[str, Any], list[str], list[str]] | None:
-    """Questions that people asked, by the bundled encoder and its matcher; None without the evaluation data."""
+    """Questions that people asked, by the default encoder and its matcher; None without the evaluation data."""
     if not (DATA / "pairs_qqp.jsonl.gz").exists():
         return None
     stored: dict[str, None] = {}
@@ -159,7 +159,7 @@ def real_questions(entries: int) -> tuple[dict[str, Any], list[str], list[str]] 
             stored[row["a"]] = None
             if len(stored) == entries:
                 break
-    return {"encoder": BundledEncoder()}, list(stored), asked
+    return {"encoder": default_encoder()}, list(stored), asked
 
 
 def semantic_hits(server: EmbeddedServer, rounds: int, entries: int) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def invalidation(server: EmbeddedServer, entries: int) -> dict[str, Any]:
 async def stampede(server: EmbeddedServer) -> dict[str, Any]:
     """1,000 concurrent callers with 50 distinct texts."""
     texts = [f"question number {number} about something else" for number in range(50)]
-    encoder = BundledEncoder()
+    encoder = default_encoder()
     encoder.encode(texts)
     started = time.perf_counter()
     encoder.encode(texts)

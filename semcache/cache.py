@@ -303,7 +303,7 @@ class SemanticCache(_Base):
         matcher: Matcher | None = None,
         verifier: Verifier | None = None,
     ) -> Self:
-        """Open a cache; without arguments, over an embedded server with the bundled encoder.
+        """Open a cache; without arguments, over an embedded server with the default encoder.
 
         A Redis that is away doesn't matter: the cache misses until it is back.
 
@@ -318,7 +318,7 @@ class SemanticCache(_Base):
             ConfigurationError: Something can't be meant.
             EmbeddedServerError: The embedded server can't run here.
         """
-        from semcache.encoders import BundledEncoder
+        from semcache.encoders import default_encoder
         from semcache.opening import open_store
         from semcache.snapshots import checked_folder
 
@@ -326,7 +326,7 @@ class SemanticCache(_Base):
             checked_folder(snapshot_dir)
         opened = open_store(target, namespace=namespace, policy=policy, data_dir=data_dir, asynchronous=False)
         cache = cls(
-            store=opened.store, encoder=encoder or BundledEncoder(), policy=policy, namespace=namespace,
+            store=opened.store, encoder=encoder or default_encoder(), policy=policy, namespace=namespace,
             secret=secret or opened.secret, matcher=matcher, verifier=verifier, background=opened.background,
             snapshot_dir=opened.folder if snapshot_dir is None else snapshot_dir,
         )  # fmt: skip
@@ -710,7 +710,7 @@ class AsyncSemanticCache(_Base):
         """Open a cache, as `SemanticCache.open` does; a client must be one of redis.asyncio."""
         import asyncio
 
-        from semcache.encoders import BundledEncoder
+        from semcache.encoders import default_encoder
         from semcache.opening import open_store
         from semcache.snapshots import checked_folder
 
@@ -720,7 +720,7 @@ class AsyncSemanticCache(_Base):
             open_store, target, namespace=namespace, policy=policy, data_dir=data_dir, asynchronous=True
         )
         cache = cls(
-            store=opened.store, encoder=encoder or BundledEncoder(), policy=policy, namespace=namespace,
+            store=opened.store, encoder=encoder or default_encoder(), policy=policy, namespace=namespace,
             secret=secret or opened.secret, matcher=matcher, verifier=verifier, background=opened.background,
             snapshot_dir=opened.folder if snapshot_dir is None else snapshot_dir,
         )  # fmt: skip

@@ -58,7 +58,7 @@ def doctor(
 
 def _examine(redis: str | None, namespace: str, data_dir: Path | None, *, quiet: bool) -> list[Check]:
     from semcache.doctor import Check, examine
-    from semcache.encoders import BundledEncoder
+    from semcache.encoders import default_encoder
 
     checks: list[Check] = []
 
@@ -69,7 +69,7 @@ def _examine(redis: str | None, namespace: str, data_dir: Path | None, *, quiet:
 
     try:
         with opened_store(redis, namespace, data_dir) as store, counting("looking at entries") as watch:
-            for check in examine(store, BundledEncoder(), watch=watch):
+            for check in examine(store, default_encoder(), watch=watch):
                 note(check)
     except ConfigurationError:
         raise

@@ -25,7 +25,8 @@ Files = Annotated[
 EncoderOption = Annotated[
     str,
     typer.Option(
-        "--encoder", help="`bundled`, a folder made by export-encoder, or a sentence-transformers model."
+        "--encoder",
+        help="`default`, `bundled` (the multilingual half of the default alone), a folder made by export-encoder, or a sentence-transformers model.",
     ),
 ]
 CalibrationOption = Annotated[
@@ -42,7 +43,7 @@ def register(app: typer.Typer) -> None:
 
 def evaluate(
     files: Files,
-    encoder: EncoderOption = "bundled",
+    encoder: EncoderOption = "default",
     calibration: CalibrationOption = None,
     threshold_only: Annotated[
         float | None,
@@ -95,7 +96,7 @@ def evaluate(
 
 def tune(
     files: Files,
-    encoder: EncoderOption = "bundled",
+    encoder: EncoderOption = "default",
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the calibration here; else to standard output.")
     ] = None,
@@ -135,6 +136,10 @@ def _calibration(path: Path | None, fingerprint: str) -> Calibration:
 
 
 def _encoder(name: str) -> Encoder:
+    if name == "default":
+        from semcache.encoders import default_encoder
+
+        return default_encoder()
     if name == "bundled":
         from semcache.encoders.bundled import BundledEncoder
 

@@ -27,7 +27,7 @@ def plan(
         Path, typer.Argument(help="JSON Lines or JSON, plain or gzip.", exists=True, dir_okay=False)
     ],
     semantic: Annotated[
-        bool, typer.Option("--semantic", help="Compare meanings with the bundled encoder, not only texts.")
+        bool, typer.Option("--semantic", help="Compare meanings with the default encoder, not only texts.")
     ] = False,
     latency_ms: Annotated[
         float | None, typer.Option("--latency-ms", min=0, help="A call's latency, where the log has none.")
@@ -83,12 +83,12 @@ def plan(
 
 def _near(asked: Sequence[Asked]) -> Callable[[Key], Sequence[Key]]:
     from semcache.alike import alike
-    from semcache.encoders.bundled import BundledEncoder
+    from semcache.encoders import default_encoder
     from semcache.evaluate import Vectors
     from semcache.matching import default_matcher
     from semcache.policy import Policy
 
-    encoder = BundledEncoder()
+    encoder = default_encoder()
     names = list(dict.fromkeys((one.text, one.context) for one in asked))
     with counting("comparing prompts") as watch:
         found = alike(names, Vectors(encoder), default_matcher(encoder.fingerprint, Policy()), watch=watch)
@@ -96,11 +96,11 @@ def _near(asked: Sequence[Asked]) -> Callable[[Key], Sequence[Key]]:
 
 
 def _footprint(asked: Sequence[Asked], response_bytes: int, entry_bytes: float | None) -> Footprint:
-    from semcache.encoders.bundled import BundledEncoder
+    from semcache.encoders import default_encoder
     from semcache.footprint import ENTRIES, measure, row_bytes
     from semcache.plan import Footprint
 
-    encoder = BundledEncoder()
+    encoder = default_encoder()
     if entry_bytes is not None:
         return Footprint(
             redis_bytes=entry_bytes, row_bytes=row_bytes(encoder.dim), measured="an entry's bytes were given"

@@ -39,7 +39,7 @@ def reembed(
     data_dir: DataDirOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Embed stored prompts that the bundled encoder hasn't embedded yet, and show how far it is.
+    """Embed stored prompts that the default encoder hasn't embedded yet, and show how far it is.
 
     After a change of encoder an open cache does this by itself, at its policy's rate. If another process is at it,
     this shows that one's progress, and takes over should it end early.

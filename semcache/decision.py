@@ -42,8 +42,8 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
 
 
-Judge = Callable[[Candidate, float | None], Judgement]
-"""Judges the wording of a semantic candidate, given the similarity of the next one."""
+Judge = Callable[[Candidate, Sequence[float]], Judgement]
+"""Judges the wording of a semantic candidate, given the similarities of those behind it, best first."""
 
 
 def liveness(entry: Entry, clock: Clock, generations: Sequence[str]) -> str | None:
@@ -118,8 +118,7 @@ def decide(
     for position, candidate in enumerate(candidates):
         verdict = _why_dead(request, scope, candidate, clock, generations[position], blocked, stale_allowed)
         if verdict.reason is None and judge is not None:
-            runner_up = candidates[position + 1].similarity if position + 1 < len(candidates) else None
-            judgement = judge(candidate, runner_up)
+            judgement = judge(candidate, [rival.similarity for rival in candidates[position + 1 :]])
             verdict = Verdict(
                 candidate,
                 judgement.reason,

@@ -102,7 +102,7 @@ def _replay(scope: Scope, matcher: Matcher, found: Counts) -> None:
         served: int | None = number if number in stored else None
         if served is None:
             near = [(n, s) for n, s in zip(*scope.earlier[number], strict=True) if n in stored]
-            served = serve(text, near[: CANDIDATES + 1], scope.texts, matcher, found.misses)
+            served = serve(text, near[:CANDIDATES], scope.texts, matcher, found.misses)
         if served is None:
             stored[number] = cluster
             continue
@@ -142,8 +142,8 @@ def serve(
     for rank, (number, similarity) in enumerate(near[:CANDIDATES]):
         if similarity == 0.0:  # no embedding, no neighbours
             continue
-        after = near[rank + 1][1] if rank + 1 < len(near) else None
-        said = matcher.judge(text, texts[number], min(similarity, 1.0), runner_up=after)
+        rivals = [s for _, s in near[rank + 1 : CANDIDATES]]
+        said = matcher.judge(text, texts[number], min(similarity, 1.0), rivals=rivals)
         if said.reason is None:
             return number
         first = said.reason if first == "no_candidate" else first

@@ -160,7 +160,7 @@ class Matcher(Protocol):
         similarity: float,
         *,
         threshold: float | None = None,
-        runner_up: float | None = None,
+        rivals: Sequence[float] = (),
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -172,7 +172,8 @@ class Matcher(Protocol):
             similarity: Cosine of their embeddings.
             threshold: Least similarity of a hit, inclusive; None means the matcher's calibrated default.
                 A caller's or an entry's threshold only tightens it.
-            runner_up: Similarity of the next candidate, None without one.
+            rivals: Similarities of the candidates behind this one, best first: the more there are and the nearer, the
+                less this one's lead says.
             answer_language: Language of the stored answer, None if unknown.
             explain: Run every rule and report it, also after one refused.
         """

@@ -102,7 +102,7 @@ def _by_family(rows: Sequence[Row], vectors: Vectors) -> dict[str, _Pairs]:
         if any(guard(comparison).verdict == "refuse" for _, guard in GUARDS):
             refused[a.family] += 1 - same
             continue
-        found[a.family].append(features(comparison, float(similarity), None))
+        found[a.family].append(features(comparison, float(similarity), ()))
         labels[a.family].append(same)
     return {
         name: _Pairs(

@@ -75,7 +75,7 @@ def undecided(rows: Sequence[Row], vectors: Vectors) -> dict[str, tuple[Floats, 
             continue
         c = compare(a, b)
         if not any(guard(c).verdict == "refuse" for _, guard in GUARDS):
-            found[a.family][0].append(features(c, float(similarity), None))
+            found[a.family][0].append(features(c, float(similarity), ()))
             found[a.family][1].append(int(row["same"]))
     return {name: (np.array(x), np.array(y, dtype=np.float64)) for name, (x, y) in found.items()}
 

@@ -1,6 +1,6 @@
 """Print the table of docs/matching.md: every file of the evaluation data with the defaults, in one run.
 
-    python tools/measure_matching.py                          # everything, bundled encoder: some minutes
+    python tools/measure_matching.py                          # everything, default encoder: some minutes
     python tools/measure_matching.py --fast                   # a sample of each file, without traces
     python tools/measure_matching.py --encoder FOLDER         # an exported MiniLM
     python tools/measure_matching.py --only traces            # one part: pairs, traces, guards or reliability
@@ -139,7 +139,7 @@ class Judge:
         similarity: float,
         *,
         threshold: float | None = None,
-        runner_up: float | None = None,
+        rivals: Sequence[float] = (),
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -273,7 +273,7 @@ def reliability(
             c = compare(a, b)
             if not any(guard(c).verdict == "refuse" for _, guard in GUARDS):
                 family = calibration.families[a.family]
-                said.append((family.probability_of(features(c, float(similarity), None)), int(row["same"])))
+                said.append((family.probability_of(features(c, float(similarity), ())), int(row["same"])))
         bins = []
         for low in np.arange(BINS) / BINS:
             inside = [(p, same) for p, same in said if low <= p < low + 1 / BINS]
@@ -334,6 +334,10 @@ def draw_reliability(curves: dict[str, list[tuple[float, float, int]]], target: 
 
 
 def _encoder(name: str) -> Encoder:
+    if name == "default":
+        from semcache.encoders import default_encoder
+
+        return default_encoder()
     if name == "bundled":
         from semcache.encoders.bundled import BundledEncoder
 
@@ -348,7 +352,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--encoder", default="bundled", help="`bundled`, or a folder of export-encoder")
+    parser.add_argument(
+        "--encoder", default="default", help="`default`, `bundled`, or a folder of export-encoder"
+    )
     parser.add_argument(
         "--calibration", type=Path, help="a file of `semcache tune` or tools/fit_calibration.py"
     )

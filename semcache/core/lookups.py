@@ -369,17 +369,17 @@ class Lookups(Rows):
             )
         return self._miss(verdicts[0], look) if verdicts else Miss("no_candidate", look.fence)
 
-    def _judge(self, look: Look, identity: Identity) -> Callable[[Candidate, float | None], Judgement]:
+    def _judge(self, look: Look, identity: Identity) -> Callable[[Candidate, Sequence[float]], Judgement]:
         request, explain = look.request, look.report is not None
 
-        def judge(candidate: Candidate, runner_up: float | None) -> Judgement:
+        def judge(candidate: Candidate, rivals: Sequence[float]) -> Judgement:
             threshold = request.threshold
             if candidate.entry.observations:
                 least = -1.0 if threshold is None else threshold
                 own = tightened(least, candidate.entry.observations)
                 threshold = own if own > least else threshold
             return self.matcher.judge(
-                identity.text, candidate.entry.prompt, candidate.similarity, threshold=threshold, runner_up=runner_up,
+                identity.text, candidate.entry.prompt, candidate.similarity, threshold=threshold, rivals=rivals,
                 answer_language=candidate.entry.response.language, explain=explain,
             )  # fmt: skip
 

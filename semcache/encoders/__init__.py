@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from semcache.encoders.caching import EmbeddingLRU, dequantise, quantise
     from semcache.encoders.onnx import OnnxEncoder
     from semcache.encoders.openai import OpenAIEncoder
+    from semcache.encoders.routed import RoutedEncoder, default_encoder
     from semcache.encoders.sentence_transformers import SentenceTransformerEncoder
     from semcache.encoders.thread import EncodedText, EncoderThread
 
@@ -23,7 +24,9 @@ _HOMES = {
     "EncoderThread": "thread",
     "OnnxEncoder": "onnx",
     "OpenAIEncoder": "openai",
+    "RoutedEncoder": "routed",
     "SentenceTransformerEncoder": "sentence_transformers",
+    "default_encoder": "routed",
     "dequantise": "caching",
     "quantise": "caching",
 }
@@ -35,7 +38,9 @@ __all__ = [
     "EncoderThread",
     "OnnxEncoder",
     "OpenAIEncoder",
+    "RoutedEncoder",
     "SentenceTransformerEncoder",
+    "default_encoder",
     "dequantise",
     "quantise",
 ]

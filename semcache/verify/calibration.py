@@ -19,12 +19,12 @@ from semcache.errors import ConfigurationError
 
 FAMILIES: Final = ("en", "cjk", "other")
 FEATURES: Final = (
-    "similarity", "missing", "substituted", "added", "soft", "negation", "question", "typed", "order", "length", "anchors", "tokens", "margin",
+    "similarity", "missing", "substituted", "added", "soft", "negation", "question", "typed", "order", "length", "anchors", "tokens", "rivals",
     "request", "asked",
 )  # fmt: skip
 """Names of the weights, in the order of `features.features`."""
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +178,25 @@ def _shipped() -> tuple[Calibration, ...]:
     return tuple(sorted(found, key=lambda c: -len(c.fingerprint)))
 
 
+_ROUTED: Final = re.compile(r"en-(.+?)-other-(.+)")  # of `encoders.RoutedEncoder`
+
+
 def calibration_for(fingerprint: str) -> Calibration:
     """Return the shipped calibration of an encoder, else a strict default that says it is one.
 
     A release of the same encoder shares it; another encoder whose name begins alike doesn't, nor the same
-    one with a prefix before each text, which moves all cosines.
+    one with a prefix before each text, which moves all cosines. Where English goes to one encoder and the rest to
+    another, each family has the numbers of its own.
     """
+    routed = _ROUTED.fullmatch(fingerprint)
+    if routed is not None:
+        english, other = map(calibration_for, routed.groups())
+        return Calibration(
+            fingerprint=fingerprint,
+            families={**other.families, "en": english.families["en"]},
+            calibrated=english.calibrated and other.calibrated,
+            note="; ".join(dict.fromkeys(c.note for c in (english, other) if c.note)),
+        )
     for calibration in _shipped():
         rest = fingerprint.removeprefix(calibration.fingerprint)
         same = rest != fingerprint and (not rest or rest.startswith("-"))

@@ -7,6 +7,8 @@ also hangs on their small words.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from semcache.guards.analysis import NAME, TYPED
@@ -14,15 +16,17 @@ from semcache.guards.comparison import Comparison
 
 ANCHORS = frozenset((*TYPED, NAME))
 NEARLY_ALL = 0.4  # missing share below which requests count as saying the same
+REACH = 0.3  # how far behind a candidate its rivals still count
+NEAR = 0.12  # ... and by how much less similar a rival counts for 1/e
 MOST_MISSING = 0.3  # missing share beyond which questions aren't told apart further
 
 
-def features(c: Comparison, similarity: float, runner_up: float | None) -> tuple[float, ...]:
+def features(c: Comparison, similarity: float, rivals: Sequence[float]) -> tuple[float, ...]:
     """Return the features of a pair.
 
     Args:
         similarity: Cosine of the two embeddings.
-        runner_up: Similarity of the next candidate, None without one.
+        rivals: Similarities of the candidates behind it, in any order.
     """
     a, b = c.a, c.b
     most_a = max((a.weights[i] for i in c.left_a), default=0.0)
@@ -47,10 +51,21 @@ def features(c: Comparison, similarity: float, runner_up: float | None) -> tuple
         1.0 - shorter / longer if longer else 0.0,
         anchors(c),
         min(longer, 24) / 24.0,
-        min(max(similarity - runner_up, 0.0), 0.2) if runner_up is not None else 0.0,
+        crowding(similarity, rivals),
         0.0 if both_ask else max(0.0, 1.0 - missing / NEARLY_ALL),
         min(missing, MOST_MISSING) if both_ask else 0.0,
     )
+
+
+def crowding(similarity: float, rivals: Sequence[float]) -> float:
+    """Return the log of how many candidates there are, this one included, each counted by how near it comes.
+
+    0 for one that stands alone. With the weight -1 the odds are those of a softmax over the candidates: where many
+    stored prompts are about as near, being the nearest of them says little. The more a scope holds, the more chances
+    there are to be near by accident, and this is what keeps the wrong hits from growing with it.
+    """
+    gaps = (max(0.0, similarity - rival) for rival in rivals)
+    return math.log1p(sum(math.exp(-gap / NEAR) for gap in gaps if gap <= REACH))
 
 
 def anchors(c: Comparison) -> float:

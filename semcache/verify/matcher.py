@@ -8,6 +8,7 @@ which changes speed only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -17,7 +18,7 @@ from semcache.protocols import Judgement
 from semcache.types import Finding, check_cosine
 from semcache.verify import flips
 from semcache.verify.calibration import Calibration, FamilyCalibration
-from semcache.verify.features import descents, features
+from semcache.verify.features import REACH, descents, features
 
 LONG: Final = 9  # tokens from which the near-copy gate applies
 NEAR_COPY: Final = 0.65  # overlap from which it does
@@ -49,7 +50,7 @@ class ThresholdMatcher:
         similarity: float,
         *,
         threshold: float | None = None,
-        runner_up: float | None = None,
+        rivals: Sequence[float] = (),
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -76,8 +77,11 @@ class CalibratedMatcher:
 
     @property
     def floor(self) -> float:
-        """Similarity below which no pair is worth reading: equal normal forms are closer than this."""
-        return min(family.threshold for family in self.calibration.families.values()) - 0.25
+        """Similarity below which no pair is worth reading: neither a match, nor the rival of one.
+
+        Equal normal forms are closer than this.
+        """
+        return min(family.threshold for family in self.calibration.families.values()) - REACH
 
     def judge(
         self,
@@ -86,7 +90,7 @@ class CalibratedMatcher:
         similarity: float,
         *,
         threshold: float | None = None,
-        runner_up: float | None = None,
+        rivals: Sequence[float] = (),
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -115,7 +119,7 @@ class CalibratedMatcher:
             return Judgement("below_threshold", detail=f"similarity {similarity:.4f}, threshold {least:.4f}")
         comparison = compare(a, b)
         answered = answer_language is not None
-        return self._decide(comparison, similarity, least, family, runner_up, explain, answered)
+        return self._decide(comparison, similarity, least, family, rivals, explain, answered)
 
     def _family(self, a: str, b: str) -> FamilyCalibration:
         families = self.calibration.families
@@ -129,7 +133,7 @@ class CalibratedMatcher:
         similarity: float,
         least: float,
         family: FamilyCalibration,
-        runner_up: float | None,
+        rivals: Sequence[float],
         explain: bool,
         answered: bool,
     ) -> Judgement:
@@ -166,7 +170,7 @@ class CalibratedMatcher:
             return Judgement(first[0], detail=first[1])
 
         def probable(cosine: float) -> float:
-            return family.probability_of(features(c, cosine, runner_up))
+            return family.probability_of(features(c, cosine, rivals))
 
         probability = probable(similarity) if math.isfinite(similarity) else 0.0
         enough = probability >= family.probability

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from semcache.encoders import BundledEncoder, OnnxEncoder, SentenceTransformerEncoder
+from semcache.encoders import BundledEncoder, OnnxEncoder, SentenceTransformerEncoder, default_encoder
 from semcache.errors import InvalidRequestError
 from semcache.protocols import Encoder
 from semcache.testing import HashEncoder, TableEncoder
@@ -31,6 +31,7 @@ MAKERS: dict[str, Callable[[], Encoder]] = {
     "hash": lambda: HashEncoder(96),
     "bundled": BundledEncoder,
     "sentence-transformers": lambda: SentenceTransformerEncoder(minilm_folder()),
+    "default": default_encoder,
     "onnx-int8": lambda: OnnxEncoder(exported_folder()),
 }
 NEEDS = {"sentence-transformers": [NEEDS_MINILM], "onnx-int8": [NEEDS_EXPORT]}

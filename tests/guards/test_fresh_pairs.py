@@ -1,4 +1,4 @@
-"""Fifty pairs a guard and language, each written on its own, judged with the bundled encoder's cosines.
+"""Fifty pairs a guard and language, each written on its own, judged with the default encoder's cosines.
 
 They were written when the rules were frozen; what they showed at the first shot is in docs/matching.md.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semcache.encoders.bundled import BundledEncoder
+from semcache.encoders import default_encoder
 from semcache.reasons import GUARDS
 from semcache.verify import CalibratedMatcher, calibration_for
 from tests.guards.fresh_pairs import LANGUAGES, fresh_pairs
 
-ENCODER = BundledEncoder()
+ENCODER = default_encoder()
 MATCHER = CalibratedMatcher(calibration_for(ENCODER.fingerprint))
 PAIRS = {language: fresh_pairs(language) for language in LANGUAGES}
 CASES = [(language, heading) for language in LANGUAGES for heading in PAIRS[language] if heading != "kept"]

@@ -1,4 +1,4 @@
-"""Wrong hits from public bug reports, through a whole cache with the bundled encoder and the defaults.
+"""Wrong hits from public bug reports, through a whole cache with the default encoder and the defaults.
 
 The numbers are those of the project's list of cases; what concerns one integration is tested with it.
 """
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from semcache import CacheRequest, Hit, Response, SemanticCache
-from semcache.encoders.bundled import BundledEncoder
+from semcache.encoders import default_encoder
 from semcache.stores.memory import MemoryStore
 from semcache.testing import HashEncoder
 
-ENCODER = BundledEncoder()
+ENCODER = default_encoder()
 RESET = "How do I reset my password?"
 RESET_TOO = "how can I reset my password"
 

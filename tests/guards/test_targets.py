@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from semcache.encoders.bundled import BundledEncoder
+from semcache.encoders import default_encoder
 from semcache.evaluate import Vectors, evaluate_pairs
 from semcache.evaluate_rows import Row, read_rows
 from semcache.verify import CalibratedMatcher, calibration_for
 
 DATA = Path(os.environ.get("SEMCACHE_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
-ENCODER = BundledEncoder()
+ENCODER = default_encoder()
 VECTORS = Vectors(ENCODER)
 MATCHER = CalibratedMatcher(calibration_for(ENCODER.fingerprint))
 SAMPLE = 600

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from semcache import MissingDependencyError
-from semcache.encoders.onnx import OnnxEncoder
 from semcache.encoders.openai import OpenAIEncoder
 from semcache.encoders.sentence_transformers import SentenceTransformerEncoder
 
@@ -33,7 +32,6 @@ def plot() -> None:
 
 for name, use in {
     "st": lambda: SentenceTransformerEncoder("a model"),
-    "onnx": lambda: OnnxEncoder(Path()),
     "langchain": langchain,
     "openai": lambda: OpenAIEncoder("http://127.0.0.1:9/v1", "m"),
     "otel": trace,

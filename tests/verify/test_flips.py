@@ -46,18 +46,18 @@ def found(a: str, b: str, similarity: float, rule: str, **given: float) -> Findi
 
 
 @settings(max_examples=200, deadline=None)
-@given(a=WORDS, b=WORDS, similarity=st.floats(0.3, 1.0), runner_up=st.none() | st.floats(0.0, 1.0))
+@given(a=WORDS, b=WORDS, similarity=st.floats(0.3, 1.0), rivals=st.lists(st.floats(0.0, 1.0), max_size=7))
 def test_the_cosine_that_explain_asks_for_suffices_and_a_little_less_does_not(
-    a: str, b: str, similarity: float, runner_up: float | None
+    a: str, b: str, similarity: float, rivals: list[float]
 ) -> None:
-    said = MATCHER.judge(a, b, similarity, runner_up=runner_up, explain=True)
+    said = MATCHER.judge(a, b, similarity, rivals=rivals, explain=True)
     for finding in said.findings:
         asked = re.match(r"needs cosine ≥ (\d\.\d+)", finding.flip)
         if asked is None:
             continue
         rule, needed = finding.rule, float(asked[1])
-        near = MATCHER.judge(a, b, min(needed, 1.0), runner_up=runner_up, explain=True)
-        below = MATCHER.judge(a, b, needed - 0.0011, runner_up=runner_up, explain=True)
+        near = MATCHER.judge(a, b, min(needed, 1.0), rivals=rivals, explain=True)
+        below = MATCHER.judge(a, b, needed - 0.0011, rivals=rivals, explain=True)
 
         assert finding.verdict == "refuse"
         assert next(f for f in near.findings if f.rule == rule).verdict == "pass"

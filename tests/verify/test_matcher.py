@@ -12,6 +12,7 @@ from semcache.errors import ConfigurationError
 from semcache.protocols import Matcher
 from semcache.reasons import MISS_REASONS
 from semcache.verify import CalibratedMatcher, Calibration, ThresholdMatcher, calibration_for
+from semcache.verify.features import crowding
 
 USE = CalibratedMatcher(calibration_for("use-multilingual-3"))
 MATCHERS = [USE, CalibratedMatcher(calibration_for("nobody-tuned-this")), ThresholdMatcher(0.9)]
@@ -113,8 +114,42 @@ def test_a_file_that_is_no_calibration_is_refused_with_a_reason(text: str) -> No
 
 
 def test_a_calibration_of_an_older_version_says_to_tune_again() -> None:
-    text = calibration_for("use-multilingual-3").to_json().replace('"version": 2', '"version": 1')
+    text = calibration_for("use-multilingual-3").to_json().replace('"version": 3', '"version": 2')
     older = text.replace('"request": ', '"gone": ')
 
-    with pytest.raises(ConfigurationError, match="version 1, expected 2; run `semcache tune` again"):
+    with pytest.raises(ConfigurationError, match="version 2, expected 3; run `semcache tune` again"):
         Calibration.from_json(older)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    a=TEXTS,
+    b=TEXTS,
+    similarity=st.floats(0.5, 1),
+    rivals=st.lists(st.floats(-1, 1), max_size=7),
+    one_more=st.floats(-1, 1),
+)
+def test_a_further_rival_never_makes_a_match_more_probable(
+    a: str, b: str, similarity: float, rivals: list[float], one_more: float
+) -> None:
+    before = USE.judge(a, b, similarity, rivals=rivals)
+    after = USE.judge(a, b, similarity, rivals=[*rivals, one_more])
+
+    assert (after.probability or 0.0) <= (before.probability or 0.0)
+    assert before.reason is None or after.reason is not None
+
+
+def test_rivals_far_behind_count_for_nothing_and_near_ones_for_as_much_as_they_are_near() -> None:
+    assert crowding(0.9, []) == crowding(0.9, [0.59, -1.0]) == 0.0
+    assert crowding(0.9, [0.9]) == pytest.approx(math.log(2))
+    assert crowding(0.9, [0.95]) == pytest.approx(math.log(2))  # it was refused for another reason
+    assert 0.0 < crowding(0.9, [0.75]) < crowding(0.9, [0.85]) < crowding(0.9, [0.85, 0.85])
+
+
+def test_the_only_near_prompt_is_served_where_one_of_many_is_not() -> None:
+    a, b = "how do i reset my forgotten password", "what must i do to reset a password i forgot"
+    alone = USE.judge(a, b, 0.87)
+    crowded = USE.judge(a, b, 0.87, rivals=[0.86] * 7)
+
+    assert alone.reason is None
+    assert crowded.reason == "below_threshold"
