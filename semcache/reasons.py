@@ -27,6 +27,7 @@ GUARDS: Final = (
     "substitution",
     "subject",
     "language",
+    "context",
     "near_copy",
 )
 """Names of the guards; each gives the miss reason ``guard:<name>``."""

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from semcache import CacheRequest, Policy, Response, SemanticCache, __version__
 from semcache.cli import app
 from semcache.cli_options import ago, plain, shown, size
-from semcache.encoders import BundledEncoder
+from semcache.encoders import RoutedEncoder, default_encoder
 from semcache.testing import TableEncoder
 from tests.upstream import Behaviour, Upstream
 
@@ -45,13 +45,13 @@ def where(redis_url: str, namespace: str) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def encoder() -> BundledEncoder:
+def encoder() -> RoutedEncoder:
     """Loaded once."""
-    return BundledEncoder()
+    return default_encoder()
 
 
 @pytest.fixture
-def cache(redis_url: str, namespace: str, encoder: BundledEncoder) -> Iterator[SemanticCache]:
+def cache(redis_url: str, namespace: str, encoder: RoutedEncoder) -> Iterator[SemanticCache]:
     """A cache over that store with two entries."""
     policy = Policy(deadline=30.0)
     with SemanticCache.open(redis_url, namespace=namespace, encoder=encoder, policy=policy) as made:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from semcache.guards import polarity, quantities, roles, wording
+from semcache.guards import context, polarity, quantities, roles, wording
 from semcache.guards.analysis import Analysis, analyse
 from semcache.guards.comparison import Comparison, compare
 from semcache.guards.normal import normal_form
@@ -33,6 +33,7 @@ GUARDS: Final[tuple[tuple[str, Guard], ...]] = (
     ("subject", roles.subject),
     ("qualifier", wording.qualifier),
     ("question", wording.question),
+    ("context", context.context),
 )
 
 __all__ = ["GUARDS", "Analysis", "Comparison", "Guard", "Verdict", "analyse", "compare", "normal_form"]

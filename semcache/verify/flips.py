@@ -32,6 +32,7 @@ WHEN: Final = {
     "subject": "actor and object were exchanged, or a pronoun leaves open who is meant",
     "qualifier": "only one of two yes/no questions has a qualifier, and the rest is the same",
     "question": "nothing but the kind of question differs",
+    "context": "both have one passage in common, and what is asked beside it isn't alike",
     "near_copy": "both are long and share most words, some of them moved",
 }
 """When each guard refuses; it passes otherwise."""
