@@ -1,6 +1,6 @@
 """What the cache costs beside a bare GET and beside the encoder: ratios in one run.
 
-    python benchmarks/bench_cache.py [--rounds 2000] [--entries 20000] [--only semantic] [--json]
+    python benchmarks/bench_cache.py [--rounds 2000] [--entries 20000] [--only semantic] [--redis URL] [--json]
 
 Everything runs against an embedded server over its unix socket. Latencies are of whole calls as an
 application makes them, from one thread, unless a row says otherwise.
@@ -100,16 +100,17 @@ class NearEncoder:
         return self._inner.inspect(texts)
 
 
-def open_cache(server: EmbeddedServer, namespace: str, **options: Any) -> SemanticCache:
+def open_cache(where: EmbeddedServer | str, namespace: str, **options: Any) -> SemanticCache:
     settings = {"encoder": NearEncoder(), "matcher": ThresholdMatcher(0.9), **options}
-    return SemanticCache.open(server.url, namespace=namespace, **settings)
+    url = where if isinstance(where, str) else where.url
+    return SemanticCache.open(url, namespace=namespace, **settings)
 
 
-def exact_hits(server: EmbeddedServer, rounds: int) -> dict[str, Any]:
+def exact_hits(url: str, rounds: int) -> dict[str, Any]:
     """Exact hits from Redis and from the local copy beside a bare GET of the same value."""
-    bare = redis.Redis(unix_socket_path=server.socket_path, protocol=2)
-    stored = open_cache(server, "exact", policy=Policy(local_bound=0.0, deadline=5.0))
-    local = open_cache(server, "exact", policy=Policy(deadline=5.0))
+    bare = redis.Redis.from_url(url, protocol=2)
+    stored = open_cache(url, "exact", policy=Policy(local_bound=0.0, deadline=5.0))
+    local = open_cache(url, "exact", policy=Policy(deadline=5.0))
     request = CacheRequest("How do I reset my password?", model="m", context=SYSTEM)
     stored.put(request, ANSWER)
     bare.set("bare", ANSWER)
@@ -120,7 +121,7 @@ def exact_hits(server: EmbeddedServer, rounds: int) -> dict[str, Any]:
     found = stored.lookup(request)
     assert isinstance(found, Hit)
     lookup_id = found.lookup_id
-    free = open_cache(server, "exact", policy=Policy(deadline=5.0, feedback_rate=10**9))
+    free = open_cache(url, "exact", policy=Policy(deadline=5.0, feedback_rate=10**9))
     acts: dict[str, Callable[[], Any]] = {
         "get": lambda: bare.get("bare"),
         "exact_hit": lambda: stored.lookup(request),
@@ -275,6 +276,9 @@ async def stampede(server: EmbeddedServer) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--redis", metavar="URL", help="part `exact`: this Redis instead, such as one over TCP"
+    )
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--entries", type=int, default=20_000)
     parser.add_argument("--tagged", type=int, default=100_000)
@@ -284,7 +288,7 @@ def main() -> None:
     gc.disable()
     with tempfile.TemporaryDirectory() as folder, EmbeddedServer.open(Path(folder) / "data") as server:
         parts: dict[str, Callable[[], Any]] = {
-            "exact": lambda: exact_hits(server, options.rounds),
+            "exact": lambda: exact_hits(options.redis or server.url, options.rounds),
             "semantic": lambda: semantic_hits(server, options.rounds, options.entries),
             "scopes": lambda: many_scopes(server, options.rounds),
             "stampede": lambda: asyncio.run(stampede(server)),
