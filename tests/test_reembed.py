@@ -253,7 +253,8 @@ class Clock:
 
 def test_it_keeps_to_its_rate() -> None:
     store, clock = MemoryStore(), Clock()
-    patient = Policy(deadline=30.0)  # however busy the machine is, all prompts are stored with their embeddings
+    # However busy the machine is, all prompts are stored with their embeddings.
+    patient = Policy(deadline=30.0)
     with SemanticCache(
         store=store, encoder=old_encoder(), matcher=ThresholdMatcher(0.9), policy=patient
     ) as before:

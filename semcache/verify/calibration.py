@@ -20,7 +20,7 @@ from semcache.errors import ConfigurationError
 FAMILIES: Final = ("en", "cjk", "other")
 FEATURES: Final = (
     "similarity", "missing", "substituted", "added", "soft", "negation", "question", "typed", "order", "length", "anchors", "tokens", "rivals",
-    "request", "asked",
+    "request", "asked", "asked_rivals",
 )  # fmt: skip
 """Names of the weights, in the order of `features.features`."""
 
@@ -151,7 +151,7 @@ def strict(fingerprint: str) -> Calibration:
         threshold=0.95,
         probability=0.5,
         bias=6.0,
-        weights=(0.0, -12.0, -4.0, -2.0, -1.0, -2.0, -2.0, -2.0, -2.0, *[0.0] * 6),
+        weights=(0.0, -12.0, -4.0, -2.0, -1.0, -2.0, -2.0, -2.0, -2.0, *[0.0] * 7),
     )
     return Calibration(
         fingerprint=fingerprint,

@@ -2,7 +2,7 @@
 
 The order is that of `calibration.FEATURES`. Requests and statements are told from questions: two
 requests that share all that tells ask the same at a lower cosine than two questions, whose sense
-also hangs on their small words.
+also hangs on their small words. Rivals count apart for questions, for the same reason.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def features(c: Comparison, similarity: float, rivals: Sequence[float]) -> tuple
     typed += sum(b.weights[i] for i in c.left_b if b.classes[i] in TYPED)
     shorter, longer = sorted((len(a.keys), len(b.keys)))
     missing = 1.0 - c.overlap
+    crowded = crowding(similarity, rivals)
     both_ask = bool(a.question) and bool(b.question)
     return (
         similarity,
@@ -51,9 +52,10 @@ def features(c: Comparison, similarity: float, rivals: Sequence[float]) -> tuple
         1.0 - shorter / longer if longer else 0.0,
         anchors(c),
         min(longer, 24) / 24.0,
-        crowding(similarity, rivals),
+        crowded,
         0.0 if both_ask else max(0.0, 1.0 - missing / NEARLY_ALL),
         min(missing, MOST_MISSING) if both_ask else 0.0,
+        crowded if both_ask else 0.0,
     )
 
 
