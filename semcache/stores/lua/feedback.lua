@@ -20,7 +20,7 @@ local MARKS, OWN, TRUSTED, EPSILON = math.min(8000, math.max(256, 8 * base)), 16
 
 -- Marks of this revision in their window, oldest first; those of another revision go.
 local function read(key, span, parse)
-  local found, marks = {}, redis.call('ZRANGEBYSCORE', KEYS[key], now - span, '+inf')
+  local found, marks = {}, redis.call('ZRANGE', KEYS[key], now - span, '+inf', 'BYSCORE')
   for i = 1, #marks do
     local one = parse(marks[i])
     if one.revision == revision then
