@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,6 +38,14 @@ HEAVY = (
 def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """The wheel without extras."""
     return installed(tmp_path_factory.mktemp("clean") / "env", wheel)
+
+
+def test_the_wheel_holds_the_encoder_and_stays_small(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+
+    assert sizes["semcache/data/encoder_en/model.onnx"] > 20e6
+    assert wheel.stat().st_size <= 40e6
 
 
 def test_every_extra_is_tried() -> None:
