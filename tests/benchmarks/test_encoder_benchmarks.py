@@ -36,7 +36,7 @@ def test_the_encoders_are_compared_in_one_run() -> None:
     found = json.loads(run("bench_encoder.py", "--prompts", "20", "--onnx", str(exported_folder()), "--json"))
     rows = {row["encoder"]: row for row in found["rows"]}
 
-    assert set(rows) == {"sentence-transformers", "bundled", "onnx int8"}
+    assert set(rows) == {"sentence-transformers", "default", "bundled", "onnx int8"}
     assert rows["sentence-transformers"]["faster"] == pytest.approx(1.0)
     assert rows["bundled"]["faster"] > 1.0
     assert rows["onnx int8"]["faster"] > 1.0

