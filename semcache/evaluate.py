@@ -146,9 +146,9 @@ class Store:
         self.labels.append(label)
 
     def nearest(self, embeddings: Embeddings) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return rows and similarities (n, up to CANDIDATES + 1), best first; ties by order of arrival."""
+        """Return rows and similarities (n, up to CANDIDATES), best first; ties by order of arrival."""
         similarities = embeddings @ self._matrix[: len(self.texts)].T
-        k = min(CANDIDATES + 1, similarities.shape[1])
+        k = min(CANDIDATES, similarities.shape[1])
         rows = (
             np.argpartition(-similarities, k - 1, axis=1)[:, :k]
             if k

@@ -139,10 +139,10 @@ def serve(
 ) -> int | None:
     """Return the first candidate that the matcher passes; a miss is counted under the best candidate's reason."""
     first = "no_candidate"
-    for rank, (number, similarity) in enumerate(near[:CANDIDATES]):
+    for rank, (number, similarity) in enumerate(near):
         if similarity == 0.0:  # no embedding, no neighbours
             continue
-        rivals = [s for _, s in near[rank + 1 : CANDIDATES]]
+        rivals = [s for _, s in near[rank + 1 :]]
         said = matcher.judge(text, texts[number], min(similarity, 1.0), rivals=rivals)
         if said.reason is None:
             return number

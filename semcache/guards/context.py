@@ -13,8 +13,7 @@ from semcache.guards.analysis import analyse
 from semcache.guards.comparison import Comparison, compare
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
-PASSAGE: Final = {"cjk": 20}  # characters of a shared sentence from which it is a passage
-_PASSAGE: Final = 60  # ... in other families
+PASSAGE: Final = {"en": 60, "cjk": 20, "other": 60}  # characters from which a shared sentence is a passage
 LEAST_OVERLAP: Final = 0.5  # of what stands beside it, weighted
 
 _ENDS: Final = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
@@ -25,7 +24,7 @@ def context(c: Comparison) -> Verdict:
     """Refuse if a long sentence stands in both, and what stands beside it is not alike."""
     if c.a.family != c.b.family:
         return NOT_APPLICABLE
-    long = PASSAGE.get(c.a.family, _PASSAGE)
+    long = PASSAGE[c.a.family]
     if min(len(c.a.text), len(c.b.text)) <= long:
         return NOT_APPLICABLE
     left, right = _sentences(c.a.text), _sentences(c.b.text)
