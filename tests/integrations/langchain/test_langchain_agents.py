@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import openai
 import pytest
@@ -17,10 +17,8 @@ from langchain.agents.middleware import wrap_model_call
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain_core.load import dumpd
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
 from lc_shared import COLOUR, HEAP, HOURS, RESET, RESET_AGAIN, Chat, is_hit, note, overwrite
 from pydantic import BaseModel
 
@@ -28,6 +26,7 @@ from langchain_semcache import SemcacheCache, SemcacheMiddleware
 from langchain_semcache.agent_calls import FORMAT
 from semcache import AsyncSemanticCache, Policy, SemanticCache
 from semcache.testing import TableEncoder
+from tests.graphs import State, graph_of
 from tests.upstream import Behaviour, Upstream
 
 POLICY = Policy(threshold=0.9, deadline=5.0, local_bound=0.0)
@@ -386,19 +385,12 @@ def test_an_agents_history_keeps_every_turn(agent: Make, upstream: Upstream) -> 
 def test_a_graph_keeps_both_turns_of_the_same_question(
     cache: SemanticCache, chat: Chat, upstream: Upstream
 ) -> None:
-    class State(TypedDict):
-        messages: Annotated[list[AnyMessage], add_messages]
-
     model = chat(cache=SemcacheCache(cache))
 
     def answer(state: State) -> dict[str, list[BaseMessage]]:
         return {"messages": [model.invoke(state["messages"][-1:])]}
 
-    graph: Any = StateGraph(State)
-    graph.add_node("answer", answer)
-    graph.add_edge(START, "answer")
-    graph.add_edge("answer", END)
-    thread = graph.compile(checkpointer=InMemorySaver())
+    thread = graph_of(answer)
     config: Any = {"configurable": {"thread_id": "1"}}
     for _ in range(3):
         history = thread.invoke({"messages": [HumanMessage(RESET)]}, config)["messages"]

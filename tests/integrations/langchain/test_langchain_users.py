@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 import pytest
 from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import FakeListChatModel, FakeListLLM, GenericFakeChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField
 from langchain_openai import OpenAI as PlainOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
 from lc_shared import COLOUR, HEAP, HOURS, RESET, RESET_AGAIN, Chat, is_hit, note
 from pydantic import BaseModel
 
 from langchain_semcache import SemcacheCache
 from semcache import AsyncSemanticCache, Policy, SemanticCache
 from semcache.testing import TableEncoder
+from tests.graphs import State, graph_of
 from tests.upstream import Behaviour, Upstream
 
 
@@ -205,10 +203,6 @@ def test_fallbacks_and_retries_are_served(cache: SemanticCache, upstream: Upstre
     assert is_hit(retried.invoke(HOURS))
 
 
-class State(TypedDict):
-    messages: Annotated[list[AnyMessage], add_messages]
-
-
 async def test_a_graph_over_a_models_cache_keeps_every_turn(
     cache: SemanticCache, upstream: Upstream, chat: Chat
 ) -> None:
@@ -217,11 +211,7 @@ async def test_a_graph_over_a_models_cache_keeps_every_turn(
     async def answer(state: State) -> dict[str, Any]:
         return {"messages": [await model.ainvoke([state["messages"][-1]])]}
 
-    graph = StateGraph(State)
-    graph.add_node("answer", answer)
-    graph.add_edge(START, "answer")
-    graph.add_edge("answer", END)
-    app = graph.compile(checkpointer=InMemorySaver())
+    app = graph_of(answer)
     config: Any = {"configurable": {"thread_id": "t"}}
     for _ in range(3):
         question: Any = {"messages": [HumanMessage(RESET)]}

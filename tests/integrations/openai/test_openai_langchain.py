@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 import pytest
 import pytest_asyncio
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langchain_openai import OpenAI as PlainOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
 from openai import DefaultAsyncHttpx2Client, DefaultHttpx2Client
 from pydantic import BaseModel
 
 from openai_semcache import wrap_openai
 from semcache import AsyncSemanticCache, Policy, SemanticCache
 from semcache.matching import ThresholdMatcher
+from tests.graphs import State, graph_of
 from tests.integrations.openai.conftest import RESET, encoder
 from tests.upstream import Behaviour, Upstream
 
@@ -205,10 +203,6 @@ def test_a_plain_llm_of_langchain_is_served_by_invoke_and_stream(http: Any, upst
     assert upstream.count == 1
 
 
-class State(TypedDict):
-    messages: Annotated[list[AnyMessage], add_messages]
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_graph_keeps_every_turn_that_is_served(
     stream: bool, cache: SemanticCache, upstream: Upstream
@@ -219,11 +213,7 @@ def test_a_graph_keeps_every_turn_that_is_served(
         def answer(state: State) -> dict[str, Any]:
             return {"messages": [model.invoke([state["messages"][-1]])]}
 
-        graph = StateGraph(State)
-        graph.add_node("answer", answer)
-        graph.add_edge(START, "answer")
-        graph.add_edge("answer", END)
-        app = graph.compile(checkpointer=InMemorySaver())
+        app = graph_of(answer)
         config: Any = {"configurable": {"thread_id": "t"}}
         for _ in range(3):
             question: Any = {"messages": [HumanMessage(RESET)]}
