@@ -26,6 +26,7 @@ from semcache.protocols import (
     Claim,
     Claimed,
     Draft,
+    FeedbackRules,
     LateEmbedding,
     Mark,
     Position,
@@ -111,6 +112,7 @@ class Plans:
         self.keys = keys
         self._cluster = cluster
         self._packed = lru_cache(maxsize=4096)(self._pack_read)  # an exact lookup is this and nothing else
+        self._rules: tuple[FeedbackRules | None, tuple[int | str, ...]] = (None, ())
 
     # reading
 
@@ -460,29 +462,42 @@ class Plans:
             keys.entry(mark.entry_id),
             *keys.all_beside(("downs", "tomb", "blocked", "ups"), mark.entry_id),
         ]
-        # The limit is counted beside the script, whose slot is another: who is over it is told so, and her
-        # next verdicts aren't sent at all.
+        # In a cluster the limit's slot is another, so that it is counted beside the script. Who is over it is told so,
+        # and her next verdicts aren't sent at all.
         rules = mark.rules
         bucket = int(time.time() // rules.rate_window) if rules.rate_window else 0
         limit = keys.limit(mark.principal, bucket)
-        commands: list[Command] = [
-            ("INCR", limit),
-            ("PEXPIRE", limit, _ms(rules.rate_window * 2)),
-            call("feedback", beside, mark.verdict, mark.about, "" if mark.revision is None else mark.revision,
-                 mark.principal, mark.nonce, mark.text, "" if mark.similarity is None else f"{mark.similarity:.4f}",
-                 f"{mark.weight:.6g}", rules.raters, int(rules.window * 1e6), _ms(rules.keep), MAX_OBSERVATIONS,
-                 MAX_BLOCKED, rules.trust, int(rules.trust_window * 1e6))
+        words = self._rule_words(rules)
+        commands = [
+            call("feedback", beside if self._cluster else [*beside, limit], mark.verdict, mark.about,
+                 "" if mark.revision is None else mark.revision, mark.principal, mark.nonce, mark.text,
+                 "" if mark.similarity is None else f"{mark.similarity:.4f}", f"{mark.weight:.6g}", *words)
         ]  # fmt: skip
+        if self._cluster:
+            commands += [("INCR", limit), ("PEXPIRE", limit, words[-1])]
 
         def parse(replies: list[Any]) -> FeedbackResult:
-            action, raters, weight, needed = check(replies[2])
-            word: Any = as_text(action)
+            action, raters, weight, needed, spoken = as_text(check(replies[0])).split()
+            word: Any = action
+            if self._cluster:
+                spoken = check(replies[1])
             return FeedbackResult(
-                word, mark.entry_id, int(raters), limited=int(check(replies[0])) > rules.rate, weight=float(weight),
+                word, mark.entry_id, int(raters), limited=int(spoken) > rules.rate, weight=float(weight),
                 needed=float(needed),
             )  # fmt: skip
 
         return Plan(commands, parse, durability)
+
+    def _rule_words(self, rules: FeedbackRules) -> tuple[int | str, ...]:
+        """The script's arguments that are the same for all verdicts under one policy."""
+        known, words = self._rules
+        if known is not rules:
+            words = (
+                rules.raters, int(rules.window * 1e6), _ms(rules.keep), MAX_OBSERVATIONS, MAX_BLOCKED, rules.trust,
+                int(rules.trust_window * 1e6), _ms(rules.rate_window * 2),
+            )  # fmt: skip
+            self._rules = (rules, words)
+        return words
 
     def announce_withdrawal(self, entry_id: str, reason: str) -> Plan[None]:
         """Log, list and queue for regeneration what feedback withdrew."""
