@@ -196,7 +196,7 @@ def test_tuning_keeps_wrong_hits_under_its_bound(tmp_path: Path) -> None:
     assert calibration.calibrated
     assert report["wrong_served"] <= 0.01
     assert report["right_kept"] > 0.9
-    assert calibration.families["cjk"] == calibration_for(encoder.fingerprint).families["cjk"]
+    assert calibration.families["zh"] == calibration_for(encoder.fingerprint).families["cjk"]
 
 
 def test_the_commands_print_json_and_write_a_calibration(

@@ -101,7 +101,7 @@ def fit(rows: Sequence[Row], vectors: Vectors, hand: Calibration) -> Calibration
     families = dict(hand.families)
     notes = []
     for name, (x, y) in undecided(rows, vectors).items():
-        if name not in ("en", "cjk"):
+        if name not in ("en", "zh"):
             continue
         weights = fit_logistic(x, y, np.zeros(1 + len(FEATURES)), STRENGTH)
         start = hand.families[name]
@@ -130,14 +130,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     vectors, hand = Vectors(encoder), calibration_for(encoder.fingerprint)
     fitted = fit(shippable(given.per_source), vectors, hand)
     print(fitted.note)
-    for name in ("en", "cjk"):
+    for name in ("en", "zh"):
         print(name, json.dumps(dict(zip(FEATURES, np.round(fitted.families[name].weights, 2), strict=True))))
     print(
         "\n| kept aside | undecided pairs | AUC hand-set, fitted, cosine | right at the hand-set one's wrong: hand-set, fitted, cosine |\n|---|---|---|---|"
     )
     for file, part in COMPARED:
         rows = [row for row in rows_of(file, part) if is_aside(row)]
-        family = "cjk" if file == "pairs_zh" else "en"
+        family = "zh" if file == "pairs_zh" else "en"
         x, y = undecided(rows, vectors)[family]
         scores = [
             c.families[family].bias + x @ np.array(c.families[family].weights) for c in (hand, fitted)

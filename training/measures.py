@@ -35,8 +35,14 @@ def right_at(cosines: NDArray[np.float64], same: NDArray[np.bool_], wrong: float
     return float((cosines[same] > threshold).mean())
 
 
-def aside_sets(aside: Sequence[Row], own_aside: Sequence[Row], *, seed: int) -> dict[str, list[Row]]:
-    """Sets of rows to judge a model by; none of their texts is trained on."""
+def aside_sets(
+    aside: Sequence[Row], own_aside: Sequence[Row], *, seed: int, edited: bool = True
+) -> dict[str, list[Row]]:
+    """Sets of rows to judge a model by; none of their texts is trained on.
+
+    Args:
+        edited: Whether edits of those texts are judged too; the edits are English.
+    """
     rng = random.Random(seed)
     sets: dict[str, list[Row]] = defaultdict(list)
     for row in [*aside, *own_aside]:
@@ -45,7 +51,11 @@ def aside_sets(aside: Sequence[Row], own_aside: Sequence[Row], *, seed: int) -> 
             "ha-intents": "assistant", "nlpjs": "assistant",
         }.get(row.source, row.source)  # fmt: skip
         sets[name].append(row)
-    texts = sorted({(row.a, row.group_a) for row in aside} | {(row.a, row.group_a) for row in own_aside})
+    texts = (
+        []
+        if not edited
+        else sorted({(row.a, row.group_a) for row in aside} | {(row.a, row.group_a) for row in own_aside})
+    )
     for text, group in texts:
         form, meaning = forms.kept(text, rng), edits.changed(text, rng)
         if form is not None:

@@ -8,6 +8,7 @@ sentence-transformers folder reads it.
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,3 +116,28 @@ def average(folders: Sequence[Path], shares: Sequence[float], out: Path) -> None
             else:
                 mixed[name] = value
     save_weights(folders[0], mixed, out)
+
+
+def keep_layers(folder: Path, layers: Sequence[int], out: Path) -> None:
+    """Write a folder with some of a model's layers, from the lowest up, numbered anew.
+
+    Raises:
+        ValueError: A layer isn't there, or they aren't in rising order.
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    count = config["num_hidden_layers"]
+    if list(layers) != sorted(set(layers)) or not 0 <= min(layers) <= max(layers) < count:
+        raise ValueError(f"layers {list(layers)}, expected some of 0 to {count - 1} in rising order")
+    number = {layer: place for place, layer in enumerate(layers)}
+    kept: dict[str, torch.Tensor] = {}
+    for name, value in Encoder(folder).body.state_dict().items():
+        words = name.split(".")
+        if words[:2] == ["encoder", "layer"]:
+            if int(words[2]) not in number:
+                continue
+            words[2] = str(number[int(words[2])])
+        kept[".".join(words)] = value
+    save_weights(folder, kept, out)
+    (out / "config.json").write_text(
+        json.dumps({**config, "num_hidden_layers": len(layers)}, indent=1), encoding="utf-8"
+    )

@@ -1,55 +1,98 @@
 """Our own rows: questions written for this project, and requests made from our own grammar.
 
-`written/questions-*.txt` holds topics divided by empty lines; a line is one question in several wordings,
-divided by "|". Wordings of a line are same=1; lines of one topic are near, but not the same.
+`written/questions-*.txt` (English) and `written/zh-*.txt` (Chinese) hold topics divided by empty lines; a line is one
+question or request in several wordings, divided by "|". Wordings of a line are same=1; lines of one topic are near,
+but not the same.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from training import forms, grammar
 from training.data import Row, share
 
 FOLDER = Path(__file__).parent / "written"
-_ASIDE = 0.1  # share of the topics that no step trains on
+FILES = {"en": "questions-*.txt", "zh": "zh-*.txt"}
+_ASIDE = 0.03  # share of the topics that no step trains on
+SAME_A_LINE = 4  # same=1 rows of one line, of up to ten that its wordings make
+FAR = 0.45  # cosine by the base model below which a pair teaches little: no cache serves across that distance
 
 
-def topics() -> list[list[list[str]]]:
+def topics(lang: str = "en") -> list[list[list[str]]]:
     """topics()[topic][question][wording]."""
     found = []
-    for file in sorted(FOLDER.glob("questions-*.txt")):
+    for file in sorted(FOLDER.glob(FILES[lang])):
         for block in file.read_text(encoding="utf-8").strip().split("\n\n"):
             found.append([[w.strip() for w in line.split("|")] for line in block.strip().split("\n")])
     return found
 
 
-def written_rows(seed: int) -> tuple[list[Row], list[Row]]:
+def written_rows(
+    seed: int, lang: str = "en", encode: Callable[[list[str]], NDArray[np.float32]] | None = None
+) -> tuple[list[Row], list[Row]]:
+    """Rows to train on, rows kept aside, of what was written for this project.
+
+    Args:
+        encode: Embeds texts as the base model does, (n, dim) unit rows. With it each line gives its nearest wordings as
+            same=1 and each two lines of a topic their nearest wordings as same=0, and pairs that are far apart are left
+            out; without it they are drawn at random.
+    """
     rng = random.Random(seed)
     train: list[Row] = []
     aside: list[Row] = []
-    for questions in topics():
-        rows = aside if share(questions[0][0], "topic") < _ASIDE else train
-        for wordings in questions:
-            for a, b in itertools.combinations(wordings, 2):
-                rows.append(Row(a, b, 1, "written", wordings[0], wordings[0]))
-        for one, two in itertools.combinations(questions, 2):
-            for _ in range(2):
-                rows.append(Row(rng.choice(one), rng.choice(two), 0, "written", one[0], two[0]))
+    everything = topics(lang)
+    place: dict[str, int] = {}
+    vectors = np.zeros((0, 0), dtype=np.float32)
+    if encode is not None:
+        texts = sorted({wording for topic in everything for line in topic for wording in line})
+        place, vectors = {text: i for i, text in enumerate(texts)}, encode(texts)
+
+    def cosine(pair: tuple[str, str]) -> float:
+        return float(vectors[place[pair[0]]] @ vectors[place[pair[1]]])
+
+    def near(pairs: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
+        if encode is None:
+            return rng.sample(pairs, min(len(pairs), most))
+        known = sorted(((cosine(pair), pair) for pair in pairs), reverse=True)[:most]
+        return [pair for found, pair in known if found >= FAR]
+
+    by_chance = sorted(everything, key=lambda topic: share(topic[0][0], "topic"))
+    hidden = {topic[0][0] for topic in by_chance[: int(_ASIDE * len(everything))]}
+    for lines in everything:
+        rows = aside if lines[0][0] in hidden else train
+        for line in lines:
+            for a, b in near(list(itertools.combinations(line, 2)), SAME_A_LINE):
+                rows.append(Row(a, b, 1, "written", line[0], line[0]))
+        for one, two in itertools.combinations(lines, 2):
+            for a, b in near(list(itertools.product(one, two)), 1):
+                rows.append(Row(a, b, 0, "written", one[0], two[0]))
     return train, aside
 
 
-def rows(seed: int, requests_count: int, written_times: int) -> tuple[list[Row], list[Row]]:
+def rows(
+    seed: int,
+    requests_count: int,
+    written_times: int,
+    lang: str = "en",
+    encode: Callable[[list[str]], NDArray[np.float32]] | None = None,
+) -> tuple[list[Row], list[Row]]:
     """Rows to train on, rows kept aside.
 
     Args:
         requests_count: About how many rows of the grammar.
         written_times: How often the written rows come in one epoch.
     """
-    written_train, written_aside = written_rows(seed)
+    written_train, written_aside = written_rows(seed, lang, encode) if written_times else ([], [])
+    if lang != "en":  # the grammar and the forms are English
+        return written_train, written_aside
     made_train, made_aside = grammar.rows(seed, requests_count)
     rng = random.Random(seed)
     train = list(made_train)

@@ -1,9 +1,9 @@
-"""The whole way from the packaged MiniLM to the folder that ships: train, average, export, report.
+"""The whole way from packaged models to the folders that ship: train, average, export, report.
 
     python -m training.recipe --out training/out
 
-Two seeds from the base model, averaged; a third from there on a second mixture; averaged with the base
-model, exported to int8, and both reported on the evaluation data. Under two hours on two cores. A
+English: two seeds from MiniLM, averaged; a third run from there on a second mixture, averaged with MiniLM. Chinese: multilingual-e5-small with its vocabulary cut, distilled to six layers,
+trained on pairs, and averaged with the distilled model. Both are exported to int8 and reported on the evaluation data. A
 step whose result is there already is left out, and a run that was stopped goes on from its last check, so the same
 command ends what an earlier one began.
 """
@@ -15,11 +15,83 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from semcache.encoders.export import export_encoder
-from training import report, soup, train
+from training import chinese_base, distil, report, soup, train
 
-NAME = "semcache-encoder-en"
-BASE_SHARE = 0.7  # of the base model in what ships, see README.md
-MAX_LENGTH = 128  # tokens that the exported model reads
+NAMES = {"en": "semcache-encoder-en", "zh": "semcache-encoder-zh"}
+BASE_SHARE = 0.7  # of MiniLM in the English model, of the distilled one in the Chinese model; see README.md
+LAYERS = (0, 2, 4, 6, 8, 11)  # of the Chinese base, that the student starts from
+MAX_LENGTH = 128  # tokens that the exported models read
+
+
+class Recipe:
+    """The steps, each of which leaves a folder behind and isn't done again where that is there."""
+
+    def __init__(self, out: Path, data: Path, threads: int) -> None:
+        self._out, self._data, self._threads = out, data, threads
+
+    def run(self, name: str, steps: int, *options: str) -> Path:
+        """Train; returns the folder of the best check."""
+        if not (self._out / name / "training.json").exists():
+            train.main([
+                "--out", str(self._out / name), "--data", str(self._data / "train"), "--steps", str(steps),
+                "--check", str(max(1, steps // 3)), "--threads", str(self._threads), "--resume", *options,
+            ])  # fmt: skip
+        return self._out / name / "model"
+
+    def average(self, name: str, *parts: str) -> Path:
+        """Average weights."""
+        if not (self._out / name).exists():
+            soup.main([str(self._out / name), *parts])
+        return self._out / name
+
+    def english(self, steps: int) -> Path:
+        """Return the folder of the English model, float."""
+        seeds = [
+            self.run(seed, steps, "--warmup", "60", "--rate", "8e-5", "--seed", seed) for seed in ("1", "2")
+        ]
+        first = self.average("first", *(f"{folder}=0.5" for folder in seeds))
+        third = self.run(
+            "3",
+            steps,
+            "--start",
+            str(first),
+            "--mixture",
+            "second",
+            "--warmup",
+            "15",
+            "--rate",
+            "6e-5",
+            "--seed",
+            "3",
+        )
+        return self.average("en", f"{third}={1.0 - BASE_SHARE}", f"base={BASE_SHARE}")
+
+    def chinese(self, steps: int) -> Path:
+        """Return the folder of the Chinese model, float."""
+        teacher, student = self._out / "zh-base", self._out / "zh-small"
+        if not (teacher / "model.safetensors").exists():
+            chinese_base.write(chinese_base.Packed.read(chinese_base.source()), teacher)
+        if not (student / "model" / "model.safetensors").exists():
+            distil.main([
+                "--out", str(student), "--teacher", str(teacher), "--prefix", chinese_base.PREFIX,
+                "--layers", *map(str, LAYERS), "--data", str(self._data / "train"), "--steps", str(3 * steps),
+                "--threads", str(self._threads),
+            ])  # fmt: skip
+        pairs = self.run(
+            "zh-pairs", 3 * steps // 2, "--lang", "zh", "--mixture", "chinese", "--start", str(student / "model"),
+            "--reference", str(student / "model"), "--warmup", "30", "--rate", "8e-5", "--frozen-layers", "0", "--seed", "1",
+        )  # fmt: skip
+        return self.average("zh", f"{pairs}={1.0 - BASE_SHARE}", f"{student / 'model'}={BASE_SHARE}")
+
+    def export(self, lang: str, model: Path) -> Path:
+        """Write the int8 folder."""
+        written = export_encoder(
+            str(model), self._out / f"{lang}-int8", name=NAMES[lang], max_length=MAX_LENGTH
+        )
+        print(
+            f"{written.out}: {written.size_bytes / 1e6:.1f} MB, cosine with the float model {written.agreement_min:.4f} or more"
+        )
+        return written.out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -34,54 +106,28 @@ def main(argv: Sequence[str] | None = None) -> None:
         default=root.parent / "shared" / "data",
         help="evaluation data, with train/ in it",
     )
+    parser.add_argument("--lang", nargs="+", default=["en", "zh"], choices=sorted(NAMES))
     parser.add_argument(
-        "--share", type=float, default=BASE_SHARE, help="of the base model in what is exported"
+        "--steps",
+        type=int,
+        default=300,
+        help="of each English run; the Chinese ones have 1.5 and 3 times as many",
     )
-    parser.add_argument("--steps", type=int, default=300, help="of each of the three runs")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
         "--no-report", action="store_true", help="leave out the figures on the evaluation data"
     )
     given = parser.parse_args(argv)
-    out: Path = given.out
-
-    def run(name: str, *options: str) -> Path:
-        done = out / name / "training.json"
-        if not done.exists():
-            train.main([
-                "--out", str(out / name), "--data", str(given.data / "train"), "--seed", name, "--steps", str(given.steps),
-                "--check", str(max(1, given.steps // 2)), "--threads", str(given.threads), "--resume", *options,
-            ])  # fmt: skip
-        return out / name / "model"
-
-    def average(name: str, *parts: str) -> Path:
-        if not (out / name).exists():
-            soup.main([str(out / name), *parts])
-        return out / name
-
-    first = average("first", *(f"{run(seed, '--warmup', '60', '--rate', '8e-5')}=0.5" for seed in ("1", "2")))
-    second = ("--start", str(first), "--mixture", "second", "--warmup", "15", "--rate", "6e-5")
-    mixed = average(
-        f"soup-{given.share:g}", f"{run('3', *second)}={1.0 - given.share}", f"base={given.share}"
-    )
-    exported = out / f"{mixed.name}-int8"
-    written = export_encoder(str(mixed), exported, name=NAME, max_length=MAX_LENGTH)
-    print(
-        f"{exported}: {written.size_bytes / 1e6:.1f} MB, cosine with the float model {written.agreement_min:.4f} or more"
-    )
-    if not given.no_report:
-        report.main(
-            [
-                "base",
-                str(exported),
-                "--data",
-                str(given.data),
-                "--cache",
-                str(out / "cache"),
-                "--out",
-                str(out / "report.json"),
-            ]
+    recipe = Recipe(given.out, given.data, given.threads)
+    for lang in given.lang:
+        exported = recipe.export(
+            lang, recipe.english(given.steps) if lang == "en" else recipe.chinese(given.steps)
         )
+        if not given.no_report:
+            report.main([
+                "base" if lang == "en" else "use", str(exported), "--lang", lang, "--data", str(given.data),
+                "--cache", str(given.out / "cache"), "--out", str(given.out / f"report-{lang}.json"),
+            ])  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Figures of one or more encoders on the evaluation data, cosine alone.
 
-    python -m training.report MODEL [MODEL ...] --data ../shared/data --cache DIR --out report.json
+    python -m training.report MODEL [MODEL ...] [--lang zh] --data ../shared/data --cache DIR --out report.json
 
 A MODEL is a folder written by `python -m semcache.encoders.export` (judged as it will serve), a
 sentence-transformers folder (float), `base` (the packaged MiniLM, float) or `use` (the bundled
@@ -25,6 +25,15 @@ from numpy.typing import NDArray
 from training.measures import auc, right_at
 
 Rows = NDArray[np.float32]
+TRACES: dict[
+    str, list[tuple[str, int | None, tuple[float, ...]]]
+] = {  # name, first requests, shares of wrong hits
+    "en": [
+        ("trace_zipf_faq_en", None, (0.002, 0.003, 0.005, 0.01)),
+        ("trace_zipf_en", 6000, (0.007, 0.015, 0.03)),
+    ],
+    "zh": [("trace_zipf_zh", None, (0.004, 0.006, 0.01))],
+}
 Encode = Callable[[Sequence[str]], Rows]
 
 
@@ -146,9 +155,13 @@ def pair_sets(data: Path, sample: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def zh_sets(data: Path) -> dict[str, list[dict[str, Any]]]:
-    lcqmc = [r for r in read(data / "pairs_zh.jsonl.gz") if r["source"] == "lcqmc"]
+    pairs = list(read(data / "pairs_zh.jsonl.gz"))
     swap = [r for r in read(data / "pairs_swap.jsonl.gz") if r["lang"] == "zh"]
-    return {"lcqmc": lcqmc, "swap zh": swap}
+    sources = {"lcqmc": "lcqmc", "oppo": "oppo-xiaobu"}
+    return {
+        **{name: [r for r in pairs if r["source"] == one] for name, one in sources.items()},
+        "swap zh": swap,
+    }
 
 
 def pair_figures(rows: Sequence[dict[str, Any]], embed: Cached) -> dict[str, float]:
@@ -213,34 +226,32 @@ def trace_figures(file: Path, most: int | None, embed: Cached, wrongs: Sequence[
     return found
 
 
-def latency_ms(encode: Encode) -> float:
-    """Median time of one text, 200 texts of 8 to 12 words."""
-    texts = [f"how do i change the delivery address of my order number {i}" for i in range(220)]
+def latency_ms(encode: Encode, lang: str) -> float:
+    """Median time of one text, 200 texts of 8 to 12 words or sub-words."""
+    text = {
+        "en": "how do i change the delivery address of my order number {}",
+        "zh": "怎么修改第{}号订单的收货地址",
+    }[lang]
     times = []
-    for text in texts:
+    for number in range(220):
         started = time.perf_counter()
-        encode([text])
+        encode([text.format(number)])
         times.append(1000 * (time.perf_counter() - started))
     return float(np.median(times[20:]))
 
 
-def report(name: str, data: Path, cache: Path, *, sample: int, threads: int) -> dict[str, dict[str, float]]:
+def report(
+    name: str, data: Path, cache: Path, *, sample: int, threads: int, lang: str = "en"
+) -> dict[str, dict[str, float]]:
     key, encode = open_encoder(name, threads)
     embed = Cached(key, encode, cache)
-    figures: dict[str, dict[str, float]] = {}
-    sets = pair_sets(data, sample)
-    if name == "use":
-        sets |= zh_sets(data)
-    for title, rows in sets.items():
-        figures[title] = pair_figures(rows, embed)
-    figures["gptcache_mock"] = mock_figures(data, embed)
-    figures["trace_zipf_faq_en"] = trace_figures(
-        data / "trace_zipf_faq_en.jsonl.gz", None, embed, (0.002, 0.003, 0.005, 0.01)
-    )
-    figures["trace_zipf_en"] = trace_figures(
-        data / "trace_zipf_en.jsonl.gz", 6000, embed, (0.007, 0.015, 0.03)
-    )
-    figures["latency"] = {"one text, ms": latency_ms(encode)}
+    sets = pair_sets(data, sample) if lang == "en" else zh_sets(data)
+    figures: dict[str, dict[str, float]] = {title: pair_figures(rows, embed) for title, rows in sets.items()}
+    if lang == "en":
+        figures["gptcache_mock"] = mock_figures(data, embed)
+    for trace, most, wrongs in TRACES[lang]:
+        figures[trace] = trace_figures(data / f"{trace}.jsonl.gz", most, embed, wrongs)
+    figures["latency"] = {"one text, ms": latency_ms(encode, lang)}
     return figures
 
 
@@ -265,10 +276,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the figures")
     parser.add_argument("--sample", type=int, default=16_000, help="rows of qqp, at most 16000; 0 means all")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--lang", default="en", choices=sorted(TRACES), help="whose sets are judged")
     args = parser.parse_args(argv)
     reports = {}
     for name in args.models:
-        reports[name] = report(name, args.data, args.cache, sample=args.sample, threads=args.threads)
+        reports[name] = report(
+            name, args.data, args.cache, sample=args.sample, threads=args.threads, lang=args.lang
+        )
         print(table({name: reports[name]}), flush=True)
     if len(reports) > 1:
         print(table(reports))

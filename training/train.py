@@ -82,10 +82,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     out: Path = args.out
     out.mkdir(parents=True, exist_ok=True)
 
-    train_rows, aside = data.split(data.read_pairs(args.data, lang="en", share_alike=args.share_alike))
+    train_rows, aside = data.split(data.read_pairs(args.data, lang=args.lang, share_alike=args.share_alike))
     mixture = mix.preset(args.mixture)
-    own_train, own_aside = own.rows(args.seed, mixture.requests, mixture.written_times)
-    checks = measures.aside_sets(aside, own_aside, seed=7)
+    reference = Encoder(args.reference or base_folder(), max_length=args.max_length).requires_grad_(False)
+    own_train, own_aside = own.rows(
+        args.seed,
+        mixture.requests,
+        mixture.written_times,
+        args.lang,
+        mining.remembered(reference, out / "written.npz"),
+    )
+    checks = measures.aside_sets(aside, own_aside, seed=7, edited=args.lang == "en")
     counts = {name: len(found) for name, found in checks.items()}
     encoder = Encoder(
         args.start or base_folder(), max_length=args.max_length, frozen_layers=args.frozen_layers
@@ -97,7 +104,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     texts = sorted({row.a for row in rows} | {row.b for row in rows})
     tokens = dict(zip(texts, encoder.token_ids(texts), strict=True))
     lengths = {text: len(ids) for text, ids in tokens.items()}
-    reference = Encoder(base_folder(), max_length=args.max_length).requires_grad_(False)
 
     head = torch.nn.Parameter(torch.tensor([math.log(15.0), 0.75]))
     body = [p for p in encoder.parameters() if p.requires_grad]
@@ -109,6 +115,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     rng = random.Random(args.seed)
     plan: list[list[Row]] = []
+    if len(rows) < args.batch // 2:
+        raise ValueError(
+            f"{len(rows)} pairs to train on, expected {args.batch // 2} at least for a batch of {args.batch}"
+        )
     while len(plan) < args.steps:
         plan += batches(rows, args.batch, lengths, rng)
     plan = plan[: args.steps]
@@ -204,6 +214,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--start", type=Path, default=None, help="folder to start from; default: all-MiniLM-L6-v2"
     )
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        default=None,
+        help="folder whose cosines are kept; default: all-MiniLM-L6-v2",
+    )
+    parser.add_argument("--lang", default="en", choices=sorted(own.FILES))
     parser.add_argument("--mixture", default="main", choices=sorted(mix.PRESETS))
     parser.add_argument("--share-alike", action="store_true", help="train on share-alike rows too")
     parser.add_argument("--steps", type=int, default=3000)

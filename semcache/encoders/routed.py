@@ -1,10 +1,10 @@
-"""Two encoders in one space: one for English prompts, one for all others.
+"""Several encoders in one space: one for English prompts, one for Chinese, one for all others.
 
-Knows which texts go where, and how two encoders' rows are kept apart. Leaves to others: what language
+Knows which texts go where, and how the encoders' rows are kept apart. Leaves to others: what language
 a text is (`guards.analysis`, the same verdict that picks the thresholds), and the encoders themselves.
 
 The best small English encoder says nothing about Chinese, and the best small multilingual one is behind
-it in English; docs/matching.md has the figures. The shorter of the two rows is filled up with zeros, so
+one for each in both; docs/matching.md has the figures. Shorter rows are filled up with zeros, so
 the cosine of two texts that went the same way is that of their encoder. Rows that went different ways
 are as good as unrelated: their cosine is near zero, and prompts in two languages don't share an answer.
 """
@@ -27,28 +27,32 @@ _READ = MAX_TOKENS * CHARS_PER_TOKEN  # characters of a text that tell its langu
 
 
 class RoutedEncoder:
-    """Sends English to one encoder and everything else to another.
+    """Sends English to one encoder, Chinese to another if there is one, and everything else to a third.
 
     Args:
         english: Embeds texts whose language is English.
         other: Embeds all others.
+        chinese: Embeds texts whose language is Chinese; None leaves them to `other`.
 
-    The calibration is that of `english` for English and that of `other` for the rest.
+    The calibration of each language is that of its encoder.
     """
 
-    def __init__(self, english: Encoder, other: Encoder) -> None:
-        self._routes = (english, other)
+    def __init__(self, english: Encoder, other: Encoder, *, chinese: Encoder | None = None) -> None:
+        self._routes: dict[str, Encoder] = {"en": english, "zh": chinese or other, "other": other}
+        named = {"en": english, **({"zh": chinese} if chinese else {}), "other": other}
+        self._fingerprint = fingerprint(
+            *(part for way, one in named.items() for part in (way, one.fingerprint))
+        )
 
     @property
     def fingerprint(self) -> str:
-        """``en-<fingerprint of english>-other-<fingerprint of other>``."""
-        english, other = self._routes
-        return fingerprint("en", english.fingerprint, "other", other.fingerprint)
+        """``en-<fingerprint of english>-zh-<of chinese>-other-<of other>``; without the middle if there is no `chinese`."""
+        return self._fingerprint
 
     @property
     def dim(self) -> int:
-        """Length of the longer embedding of the two."""
-        return max(encoder.dim for encoder in self._routes)
+        """Length of the longest embedding of them."""
+        return max(encoder.dim for encoder in self._routes.values())
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
         """Embed texts; see `Encoder.encode`."""
@@ -67,19 +71,23 @@ class RoutedEncoder:
         return [found[row] for row in range(len(texts))]
 
     def _routed(self, texts: Sequence[str]) -> list[tuple[Encoder, list[int]]]:
-        """Return for each encoder that has something to do the places of its texts."""
-        english = [analyse(text[:_READ]).family == "en" for text in texts]
-        routes = zip(self._routes, (True, False), strict=True)
-        found = [
-            (encoder, [row for row, is_en in enumerate(english) if is_en is way]) for encoder, way in routes
-        ]
-        return [(encoder, rows) for encoder, rows in found if rows]
+        """Return for each way that something goes its encoder, and the places of its texts."""
+        ways: dict[str, list[int]] = {}
+        for row, text in enumerate(texts):
+            language = analyse(text[:_READ]).language
+            ways.setdefault(language if language in self._routes else "other", []).append(row)
+        return [(self._routes[way], rows) for way, rows in ways.items()]
 
 
 def default_encoder() -> RoutedEncoder:
     """Return the encoder that a cache has unless it is given another: `docs/encoder-card.md`.
 
-    English goes to a MiniLM trained for caching (int8, 384 dimensions), all other languages to Universal
-    Sentence Encoder multilingual. The weights of both are on disk already; nothing is downloaded.
+    English and Chinese each go to a small model trained for caching (int8, 384 dimensions), all other languages to
+    Universal Sentence Encoder multilingual. The weights are on disk already; nothing is downloaded.
     """
-    return RoutedEncoder(OnnxEncoder(str(resources.files("semcache.data") / "encoder_en")), BundledEncoder())
+    data = resources.files("semcache.data")
+    return RoutedEncoder(
+        OnnxEncoder(str(data / "encoder_en")),
+        BundledEncoder(),
+        chinese=OnnxEncoder(str(data / "encoder_zh")),
+    )

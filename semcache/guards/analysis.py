@@ -55,7 +55,7 @@ class Analysis:
         text: As written.
         normal: Normal form; equal ones are the same prompt.
         language: ``en``, ``zh``, ``ja``, ``ko``, another ISO 639-1 code, or ``und``.
-        family: Which threshold applies: ``en``, ``cjk`` or ``other``.
+        family: Which threshold applies: ``en``, ``zh``, ``cjk`` (Japanese and Korean) or ``other``.
         keys: Per token what is compared: base form, canonical word, value.
         words: Per token its normal text.
         classes: Per token its class.
@@ -82,6 +82,9 @@ class Analysis:
     capitals: frozenset[str]
     quotes: frozenset[str]
     question: str
+
+
+_FAMILY: Final = {"en": "en", "zh": "zh", "ja": "cjk", "ko": "cjk"}
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -111,7 +114,7 @@ def analyse(text: str) -> Analysis:
         text=text,
         normal=" ".join(token.text for token in tokens),
         language=language,
-        family="cjk" if language in ("zh", "ja", "ko") else "en" if language == "en" else "other",
+        family=_FAMILY.get(language, "other"),
         keys=tuple(keys),
         words=tuple(token.text for token in tokens),
         classes=tuple(classes),

@@ -13,7 +13,12 @@ from semcache.guards.analysis import analyse
 from semcache.guards.comparison import Comparison, compare
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
-PASSAGE: Final = {"en": 60, "cjk": 20, "other": 60}  # characters from which a shared sentence is a passage
+PASSAGE: Final = {
+    "en": 60,
+    "zh": 20,
+    "cjk": 20,
+    "other": 60,
+}  # characters from which a shared sentence is a passage
 LEAST_OVERLAP: Final = 0.5  # of what stands beside it, weighted
 
 _ENDS: Final = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")

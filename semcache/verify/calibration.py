@@ -17,14 +17,14 @@ from typing import Any, Final
 
 from semcache.errors import ConfigurationError
 
-FAMILIES: Final = ("en", "cjk", "other")
+FAMILIES: Final = ("en", "zh", "cjk", "other")
 FEATURES: Final = (
     "similarity", "missing", "substituted", "added", "soft", "negation", "question", "typed", "order", "length", "anchors", "tokens", "rivals",
     "request", "asked", "asked_rivals",
 )  # fmt: skip
 """Names of the weights, in the order of `features.features`."""
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,15 @@ class FamilyCalibration:
         probability: Least match probability of a hit, in [0, 1].
         bias: Intercept of the logistic model.
         weights: Its weights, one per name in `FEATURES`.
+        spread: How far apart the encoder's cosines lie, beside all-MiniLM-L6-v2's, in (0, 1]: what counts as nearly as near
+            (`features.crowding`) is scaled by it. Some encoders have all their cosines above 0.7.
     """
 
     threshold: float
     probability: float
     bias: float
     weights: tuple[float, ...]
+    spread: float = 1.0
 
     def __post_init__(self) -> None:
         for name, least in (("threshold", -1.0), ("probability", 0.0)):
@@ -50,6 +53,8 @@ class FamilyCalibration:
                 raise ConfigurationError(
                     f"calibration {name} is {value!r}, expected a number in [{least:g}, 1]"
                 )
+        if not 0.0 < self.spread <= 1.0:
+            raise ConfigurationError(f"calibration spread is {self.spread!r}, expected a number in (0, 1]")
         if len(self.weights) != len(FEATURES) or not all(map(math.isfinite, (self.bias, *self.weights))):
             raise ConfigurationError(
                 f"calibration has {len(self.weights)} weights, expected {len(FEATURES)} finite ones: {', '.join(FEATURES)}"
@@ -69,7 +74,7 @@ class Calibration:
 
     Attributes:
         fingerprint: The encoder's fingerprint, or the beginning that its releases share.
-        families: By family of languages: ``en``, ``cjk``, ``other``.
+        families: By family of languages: ``en``, ``zh``, ``cjk`` (Japanese and Korean), ``other``.
         calibrated: False for the strict default of an encoder that nobody has tuned.
         note: Where the numbers come from.
     """
@@ -93,6 +98,7 @@ class Calibration:
                 "threshold": f.threshold,
                 "probability": f.probability,
                 "bias": f.bias,
+                "spread": f.spread,
                 "weights": dict(zip(FEATURES, f.weights, strict=True)),
             }
             for name, f in self.families.items()
@@ -122,6 +128,7 @@ class Calibration:
                     probability=float(f["probability"]),
                     bias=float(f["bias"]),
                     weights=tuple(float(f["weights"][feature]) for feature in FEATURES),
+                    spread=float(f["spread"]),
                 )
                 for name, f in body["families"].items()
             }
@@ -178,24 +185,24 @@ def _shipped() -> tuple[Calibration, ...]:
     return tuple(sorted(found, key=lambda c: -len(c.fingerprint)))
 
 
-_ROUTED: Final = re.compile(r"en-(.+?)-other-(.+)")  # of `encoders.RoutedEncoder`
+_ROUTED: Final = re.compile(r"en-(.+?)(?:-zh-(.+?))?-other-(.+)")  # of `encoders.RoutedEncoder`
 
 
 def calibration_for(fingerprint: str) -> Calibration:
     """Return the shipped calibration of an encoder, else a strict default that says it is one.
 
     A release of the same encoder shares it; another encoder whose name begins alike doesn't, nor the same
-    one with a prefix before each text, which moves all cosines. Where English goes to one encoder and the rest to
-    another, each family has the numbers of its own.
+    one with a prefix before each text, which moves all cosines. Where languages go to encoders of their own, each
+    family has the numbers of its encoder.
     """
     routed = _ROUTED.fullmatch(fingerprint)
     if routed is not None:
-        english, other = map(calibration_for, routed.groups())
+        english, chinese, other = (calibration_for(name or routed[3]) for name in routed.groups())
         return Calibration(
             fingerprint=fingerprint,
-            families={**other.families, "en": english.families["en"]},
-            calibrated=english.calibrated and other.calibrated,
-            note="; ".join(dict.fromkeys(c.note for c in (english, other) if c.note)),
+            families={**other.families, "en": english.families["en"], "zh": chinese.families["zh"]},
+            calibrated=english.calibrated and chinese.calibrated and other.calibrated,
+            note="; ".join(dict.fromkeys(c.note for c in (english, chinese, other) if c.note)),
         )
     for calibration in _shipped():
         rest = fingerprint.removeprefix(calibration.fingerprint)

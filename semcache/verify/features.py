@@ -21,12 +21,15 @@ NEAR = 0.12  # ... and by how much less similar a rival counts for 1/e
 MOST_MISSING = 0.3  # missing share beyond which questions aren't told apart further
 
 
-def features(c: Comparison, similarity: float, rivals: Sequence[float]) -> tuple[float, ...]:
+def features(
+    c: Comparison, similarity: float, rivals: Sequence[float], spread: float = 1.0
+) -> tuple[float, ...]:
     """Return the features of a pair.
 
     Args:
         similarity: Cosine of the two embeddings.
         rivals: Similarities of the candidates behind it, in any order.
+        spread: See `FamilyCalibration`.
     """
     a, b = c.a, c.b
     most_a = max((a.weights[i] for i in c.left_a), default=0.0)
@@ -37,7 +40,7 @@ def features(c: Comparison, similarity: float, rivals: Sequence[float]) -> tuple
     typed += sum(b.weights[i] for i in c.left_b if b.classes[i] in TYPED)
     shorter, longer = sorted((len(a.keys), len(b.keys)))
     missing = 1.0 - c.overlap
-    crowded = crowding(similarity, rivals)
+    crowded = crowding(similarity, rivals, spread)
     both_ask = bool(a.question) and bool(b.question)
     return (
         similarity,
@@ -59,7 +62,7 @@ def features(c: Comparison, similarity: float, rivals: Sequence[float]) -> tuple
     )
 
 
-def crowding(similarity: float, rivals: Sequence[float]) -> float:
+def crowding(similarity: float, rivals: Sequence[float], spread: float = 1.0) -> float:
     """Return the log of how many candidates there are, this one included, each counted by how near it comes.
 
     0 for one that stands alone. With the weight -1 the odds are those of a softmax over the candidates: where many
@@ -67,7 +70,8 @@ def crowding(similarity: float, rivals: Sequence[float]) -> float:
     there are to be near by accident, and this is what keeps the wrong hits from growing with it.
     """
     gaps = (max(0.0, similarity - rival) for rival in rivals)
-    return math.log1p(sum(math.exp(-gap / NEAR) for gap in gaps if gap <= REACH))
+    near, reach = NEAR * spread, REACH * spread
+    return math.log1p(sum(math.exp(-gap / near) for gap in gaps if gap <= reach))
 
 
 def anchors(c: Comparison) -> float:

@@ -81,7 +81,7 @@ class CalibratedMatcher:
 
         Equal normal forms are closer than this.
         """
-        return min(family.threshold for family in self.calibration.families.values()) - REACH
+        return min(f.threshold - REACH * f.spread for f in self.calibration.families.values())
 
     def judge(
         self,
@@ -170,7 +170,7 @@ class CalibratedMatcher:
             return Judgement(first[0], detail=first[1])
 
         def probable(cosine: float) -> float:
-            return family.probability_of(features(c, cosine, rivals))
+            return family.probability_of(features(c, cosine, rivals, family.spread))
 
         probability = probable(similarity) if math.isfinite(similarity) else 0.0
         enough = probability >= family.probability

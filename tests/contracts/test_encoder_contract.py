@@ -96,7 +96,7 @@ def test_the_caller_owns_the_rows(encoder: Encoder) -> None:
 
 
 def test_the_fingerprint_is_one_short_safe_string_that_names_the_dim(encoder: Encoder) -> None:
-    assert re.fullmatch(r"[a-z0-9][a-z0-9.-]{3,99}", encoder.fingerprint)
+    assert re.fullmatch(r"[a-z0-9][a-z0-9.-]{3,127}", encoder.fingerprint)
     assert str(encoder.dim) in encoder.fingerprint.split("-")
 
 

