@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from semcache.cli_evaluate import GRID
 from semcache.evaluate import Vectors, evaluate_pairs, evaluate_rows, replay
 from semcache.evaluate_replay import Scope, prepare, replay_scopes
 from semcache.evaluate_rows import Request, Row, read_rows
@@ -31,6 +32,7 @@ from semcache.verify import CalibratedMatcher, ThresholdMatcher, calibration_for
 from semcache.verify.calibration import Calibration
 from semcache.verify.features import features
 
+MOST_SHOWN = 0.03  # wrong hits per request, in the plot of the frontier
 DATA = Path(os.environ.get("SEMCACHE_DATA", Path(__file__).parents[1].parent / "shared" / "data"))
 # file, language or source (empty: all rows), near-copy gate, most wrong, least right
 PAIRS = [
@@ -301,15 +303,16 @@ def draw_frontier(vectors: Vectors, calibration: Calibration, target: Path, *, s
         matchers = (("plain cosine", ThresholdMatcher), ("guards", _varied(Judge(), frozenset())))
         for label, matcher_at in matchers:
             points = []
-            for cosine in np.arange(0.78, 0.99, 0.015):
+            for cosine in GRID:
                 counts = replay_scopes(scopes, matcher_at(float(cosine))).counts
                 points.append((counts["wrong"] / len(rows), counts["hit"] / len(rows)))
-            axes.plot([w for w, _ in points], [h for _, h in points], ".-", label=label)
+            shown = [point for point in points if point[0] <= MOST_SHOWN]
+            axes.plot([w for w, _ in shown], [h for _, h in shown], ".-", label=label)
         counts = replay_scopes(scopes, CalibratedMatcher(calibration)).counts
         axes.plot(
             [counts["wrong"] / len(rows)], [counts["hit"] / len(rows)], "*", markersize=11, label="defaults"
         )
-        axes.set_xlim(0.0, 0.03)
+        axes.set_xlim(0.0, MOST_SHOWN)
         axes.set_title(name)
         axes.set_xlabel("wrong hits per request")
         axes.set_ylabel("hits per request")

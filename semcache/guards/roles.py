@@ -27,6 +27,7 @@ NEAR: Final = 0.8  # overlap from which two long texts count as near copies
 VERY_NEAR: Final = 0.9  # overlap from which the order of names alone decides
 _NAMING: Final = frozenset((an.NAME, an.PLACE, an.NUMBER, an.YEAR))
 _COMPARES: Final = words("than minus 比")
+_COMPARED: Final = re.compile("(?<![对相好百])比(?![较如例赛方特])")
 _JOINTS: Final = words("and or nor a an the &")
 _BE: Final = words("is was are were be been being")
 _GET: Final = words("get gets got getting")
@@ -96,6 +97,10 @@ def order(c: Comparison) -> Verdict:
     """Refuse if two parts changed places around an asymmetric middle, or swapped contexts in a long near copy."""
     if c.a.keys == c.b.keys:
         return NOT_APPLICABLE
+    if c.a.language == c.b.language == "zh":
+        compared = _compared(c.a.normal.replace(" ", ""), c.b.normal.replace(" ", ""))
+        if compared is not None:
+            return _changed_places(compared[:1], compared[1:])
     if not c.left_a and not c.left_b:
         verdict = _same_words(c)
         if verdict.verdict == "refuse":
@@ -103,6 +108,22 @@ def order(c: Comparison) -> Verdict:
     if min(len(c.a.keys), len(c.b.keys)) < LONG or c.overlap < NEAR:
         return NOT_APPLICABLE if c.left_a or c.left_b else PASS
     return _swapped_contexts(c)
+
+
+def _compared(a: str, b: str) -> tuple[str, str] | None:
+    """Return X and Y where one Chinese text compares X with Y, and the other Y with X, in the same words.
+
+    By characters: how a word is cut depends on what stands beside it.
+    """
+    one, two = _COMPARED.search(a), _COMPARED.search(b)
+    if one is None or two is None:
+        return None
+    left_a, left_b, right_a, right_b = a[: one.start()], b[: two.start()], a[one.end() :], b[two.end() :]
+    differ = (i for i, (m, n) in enumerate(zip(left_a, left_b, strict=False)) if m != n)
+    shared = next(differ, min(len(left_a), len(left_b)))
+    x, y = left_a[shared:], left_b[shared:]
+    turned = right_a.startswith(y) and right_b.startswith(x) and right_a[len(y) :] == right_b[len(x) :]
+    return (x, y) if x and y and turned else None
 
 
 def _same_words(c: Comparison) -> Verdict:

@@ -20,6 +20,9 @@ REFUSED = [
     ("我妈妈叫什么名字", "你妈妈叫什么名字", "subject"),
     ("从北京到上海的高铁票价", "从上海到北京的高铁票价", "direction"),
     ("我很喜欢听你唱歌", "你很喜欢听我唱歌", "order"),
+    ("猫比狗聪明吗", "狗比猫聪明吗", "order"),
+    ("请问火车比飞机便宜多少钱", "飞机比火车便宜多少钱", "order"),
+    ("为什么广州比深圳热", "为什么深圳比广州热", "order"),
     # 3: numbers, dates, versions, sizes, doses, identifiers
     ("what is 17 times 24", "what is 17 times 25", "number"),
     ("dose of ibuprofen for a 20 kg child", "dose of ibuprofen for a 30 kg child", "number"),
@@ -57,6 +60,8 @@ SERVED = [
     ("在２０２４年", "在2024年"),
     ("您能给我讲个故事吗", "你能给我讲个故事吗"),
     ("how can I buy a car", "how can I purchase a car"),
+    ("猫比狗聪明吗", "请问猫比狗聪明吗？"),
+    ("苹果和梨的比较", "梨和苹果的比较"),
     ("Is the shop open", "Is the shop really open"),
 ]
 
