@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from semcache.protocols import Encoder
     from semcache.verify import Calibration
 
-GRID = tuple(
-    round(1.0 - 0.3 / 60 ** (i / 15), 4) for i in range(16)
-)  # cosines of the frontier, 0.70 to 0.995, ever closer
+# Cosines of the frontier, 0.70 to 0.995, ever closer.
+GRID = tuple(round(1.0 - 0.3 / 60 ** (i / 15), 4) for i in range(16))
 
 Files = Annotated[
     list[Path], typer.Argument(help="JSON Lines or JSON, plain or gzip.", exists=True, dir_okay=False)
@@ -189,15 +188,10 @@ def _plot(curves: dict[str, dict[str, list[Any]]], target: Path) -> None:
     figure = Figure(figsize=(max(6.4, 3.9 * len(curves)), 4.2), layout="constrained")
     panels = figure.subplots(1, max(1, len(curves)), squeeze=False)[0]
     for axes, (name, of_file) in zip(panels, curves.items(), strict=True):
-        most = max(
-            5.0, *(1000 * (w or 0.0) for _, w, _ in of_file["default"])
-        )  # percent; ten times the default's
+        most = max(0.05, *(10 * (w or 0.0) for _, w, _ in of_file["default"]))  # wrong ones that are shown
         for label, points in of_file.items():
-            drawn = [
-                (100 * w, 100 * r)
-                for _, w, r in points
-                if w is not None and r is not None and 100 * w <= most
-            ]
+            known = [(w, r) for _, w, r in points if w is not None and r is not None]
+            drawn = [(100 * w, 100 * r) for w, r in known if w <= most]
             style = {"plain cosine": "C0.--", "guards": "C1.-", "default": "k*"}[label]
             size = 13 if label == "default" else 6
             axes.plot([w for w, _ in drawn], [r for _, r in drawn], style, markersize=size, label=label)

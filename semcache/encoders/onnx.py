@@ -178,12 +178,8 @@ class _Loaded:
         self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        names = (
-            getattr(self._tokenizer.model, "unk_token", None),
-            "<unk>",
-        )  # a unigram model doesn't tell its own
-        ids = (self._tokenizer.token_to_id(name) for name in names if name is not None)
-        self._unknown = next((id_ for id_ in ids if id_ is not None), None)
+        token = getattr(self._tokenizer.model, "unk_token", None)  # a unigram model doesn't tell its own
+        self._unknown = self._tokenizer.token_to_id(token or "<unk>")
         self._facts = facts
         self._most = most
         self._bare = self._tokenizer.encode(facts.prefix)

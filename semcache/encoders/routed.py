@@ -38,16 +38,15 @@ class RoutedEncoder:
     """
 
     def __init__(self, english: Encoder, other: Encoder, *, chinese: Encoder | None = None) -> None:
-        self._routes: dict[str, Encoder] = {"en": english, "zh": chinese or other, "other": other}
-        named = {"en": english, **({"zh": chinese} if chinese else {}), "other": other}
-        self._fingerprint = fingerprint(
-            *(part for way, one in named.items() for part in (way, one.fingerprint))
-        )
+        self._routes: dict[str, Encoder] = {"en": english}
+        if chinese is not None:
+            self._routes["zh"] = chinese
+        self._routes["other"] = other
 
     @property
     def fingerprint(self) -> str:
         """``en-<fingerprint of english>-zh-<of chinese>-other-<of other>``; without the middle if there is no `chinese`."""
-        return self._fingerprint
+        return fingerprint(*(part for way, one in self._routes.items() for part in (way, one.fingerprint)))
 
     @property
     def dim(self) -> int:

@@ -41,7 +41,6 @@ from semcache.stores.plans import Command, pack, script_by_sha
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 64
-_SLACK = 0.001  # seconds that a socket's limit may be longer than what is left
 ASIDE = 8  # connections that are kept beside the pool for whoever comes next
 ASYNC_POOL_SIZE = 16  # one event loop keeps no more than these busy
 LANES = 2  # callers of one event loop that have a round trip of their own; others share the next
@@ -224,9 +223,7 @@ def _limit(connection: Any, end: float) -> None:
         raise TimeoutError("no time left")
     sock = getattr(connection, "_sock", None)
     if sock is not None:
-        before = sock.gettimeout()
-        if before is None or not 0.0 <= before - left <= _SLACK:  # setting it is a call of the system
-            sock.settimeout(left)
+        sock.settimeout(left)
 
 
 class _Reviver:

@@ -112,7 +112,6 @@ class Plans:
         self.keys = keys
         self._cluster = cluster
         self._packed = lru_cache(maxsize=4096)(self._pack_read)  # an exact lookup is this and nothing else
-        self._rules: tuple[FeedbackRules | None, tuple[int | str, ...]] = (None, ())
 
     # reading
 
@@ -467,7 +466,7 @@ class Plans:
         rules = mark.rules
         bucket = int(time.time() // rules.rate_window) if rules.rate_window else 0
         limit = keys.limit(mark.principal, bucket)
-        words = self._rule_words(rules)
+        words = _rule_words(rules)
         commands = [
             call("feedback", beside if self._cluster else [*beside, limit], mark.verdict, mark.about,
                  "" if mark.revision is None else mark.revision, mark.principal, mark.nonce, mark.text,
@@ -487,17 +486,6 @@ class Plans:
             )  # fmt: skip
 
         return Plan(commands, parse, durability)
-
-    def _rule_words(self, rules: FeedbackRules) -> tuple[int | str, ...]:
-        """The script's arguments that are the same for all verdicts under one policy."""
-        known, words = self._rules
-        if known is not rules:
-            words = (
-                rules.raters, int(rules.window * 1e6), _ms(rules.keep), MAX_OBSERVATIONS, MAX_BLOCKED, rules.trust,
-                int(rules.trust_window * 1e6), _ms(rules.rate_window * 2),
-            )  # fmt: skip
-            self._rules = (rules, words)
-        return words
 
     def announce_withdrawal(self, entry_id: str, reason: str) -> Plan[None]:
         """Log, list and queue for regeneration what feedback withdrew."""
@@ -778,6 +766,15 @@ def _refresh(record: Any, tries: int) -> Refresh:
         tries,
         int(revision) if revision else None,
     )
+
+
+@lru_cache(maxsize=64)
+def _rule_words(rules: FeedbackRules) -> tuple[int | str, ...]:
+    """Return the arguments of the feedback script that are the same for all verdicts under one policy."""
+    return (
+        rules.raters, int(rules.window * 1e6), _ms(rules.keep), MAX_OBSERVATIONS, MAX_BLOCKED, rules.trust,
+        int(rules.trust_window * 1e6), _ms(rules.rate_window * 2),
+    )  # fmt: skip
 
 
 def _ms(seconds: float | None) -> str:
