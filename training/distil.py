@@ -13,11 +13,11 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from training import data, own
+from training import batching, data, own
+from training.embedded import Cached, digest
 from training.model import Encoder, keep_layers
 
 
@@ -53,40 +53,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.manual_seed(args.seed)
     texts = texts_of(args.data, args.lang)
     teacher = Encoder(args.teacher, max_length=args.max_length + 4)
-    wanted = Path(args.out) / "teacher.npy"
-    args.out.mkdir(parents=True, exist_ok=True)
-    if wanted.exists():
-        targets = np.load(wanted)
-    else:
-        targets = np.concatenate(
-            [
-                teacher.encode([args.prefix + text for text in texts[start : start + 4096]])
-                for start in tqdm(range(0, len(texts), 4096), desc="teacher", mininterval=10)
-            ]
-        )
-        np.save(wanted, targets)
+    wanted = Cached(
+        f"teacher-{digest(args.teacher / 'model.safetensors')}",
+        lambda some: teacher.encode([args.prefix + text for text in some]),
+        args.out,
+    )
+    wanted.add(texts)
+    targets = wanted(texts)
     keep_layers(args.teacher, args.layers, args.out / "start")
     student = Encoder(args.out / "start", max_length=args.max_length)
     body = [p for p in student.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(body, lr=args.rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: min((step + 1) / args.warmup, max(0.0, 1 - step / args.steps))
-    )
+    schedule = batching.schedule(optimiser, args.warmup, args.steps)
     ids = student.token_ids(texts)
-    rng = random.Random(args.seed)
-    plan: list[list[int]] = []
-    while len(plan) < args.steps:
-        order = list(range(len(ids)))
-        rng.shuffle(order)
-        epoch: list[list[int]] = []
-        for start in range(0, len(order), 40 * args.batch):
-            like = sorted(order[start : start + 40 * args.batch], key=lambda i: len(ids[i]))
-            epoch += [like[i : i + args.batch] for i in range(0, len(like), args.batch)]
-        rng.shuffle(epoch)
-        plan += epoch
+    plan = batching.plan(
+        range(len(ids)), args.batch, args.steps, lambda i: len(ids[i]), random.Random(args.seed)
+    )
     student.train()
     mean = 0.0
-    bar = tqdm(plan[: args.steps], mininterval=10)
+    bar = tqdm(plan, mininterval=10)
     for batch in bar:
         rows = student(*student.padded([ids[i] for i in batch]))
         loss = (1.0 - (rows * torch.from_numpy(targets[batch])).sum(1)).mean()

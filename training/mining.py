@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
-from tqdm import tqdm  # type: ignore[import-untyped]
 
 from training.data import Row
 from training.model import Encoder
@@ -56,22 +54,3 @@ def mined(rows: Sequence[Row], encoder: Encoder, count: int, seed: int, cache: P
     fields = [[r.a, r.b, r.same, r.source, r.group_a, r.group_b] for r in chosen]
     cache.write_text(json.dumps(fields, ensure_ascii=False), encoding="utf-8")
     return chosen
-
-
-def remembered(encoder: Encoder, file: Path) -> Callable[[list[str]], NDArray[np.float32]]:
-    """The encoder's embeddings; those of the last list of texts stay in a file."""
-
-    def encode(texts: list[str]) -> NDArray[np.float32]:
-        if file.exists():
-            kept = np.load(file, allow_pickle=False)
-            if json.loads(str(kept["texts"])) == texts:
-                return kept["rows"].astype(np.float32)
-        parts = [
-            encoder.encode(texts[start : start + 4096])
-            for start in tqdm(range(0, len(texts), 4096), desc="written", mininterval=10)
-        ]
-        rows = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32)
-        np.savez(file, texts=json.dumps(texts), rows=rows.astype(np.float16))
-        return rows
-
-    return encode

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from training import forms, grammar
 from training.data import Row, share
+from training.embedded import Cached
 
 FOLDER = Path(__file__).parent / "written"
 FILES = {"en": "questions-*.txt", "zh": "zh-*.txt"}
@@ -35,13 +34,11 @@ def topics(lang: str = "en") -> list[list[list[str]]]:
     return found
 
 
-def written_rows(
-    seed: int, lang: str = "en", encode: Callable[[list[str]], NDArray[np.float32]] | None = None
-) -> tuple[list[Row], list[Row]]:
+def written_rows(seed: int, lang: str = "en", embed: Cached | None = None) -> tuple[list[Row], list[Row]]:
     """Rows to train on, rows kept aside, of what was written for this project.
 
     Args:
-        encode: Embeds texts as the base model does, (n, dim) unit rows. With it each line gives its nearest wordings as
+        embed: Embeds texts as the base model does, (n, dim) unit rows. With it each line gives its nearest wordings as
             same=1 and each two lines of a topic their nearest wordings as same=0, and pairs that are far apart are left
             out; without it they are drawn at random.
     """
@@ -51,15 +48,16 @@ def written_rows(
     everything = topics(lang)
     place: dict[str, int] = {}
     vectors = np.zeros((0, 0), dtype=np.float32)
-    if encode is not None:
+    if embed is not None:
         texts = sorted({wording for topic in everything for line in topic for wording in line})
-        place, vectors = {text: i for i, text in enumerate(texts)}, encode(texts)
+        embed.add(texts)
+        place, vectors = {text: i for i, text in enumerate(texts)}, embed(texts)
 
     def cosine(pair: tuple[str, str]) -> float:
         return float(vectors[place[pair[0]]] @ vectors[place[pair[1]]])
 
     def near(pairs: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
-        if encode is None:
+        if embed is None:
             return rng.sample(pairs, min(len(pairs), most))
         known = sorted(((cosine(pair), pair) for pair in pairs), reverse=True)[:most]
         return [pair for found, pair in known if found >= FAR]
@@ -82,7 +80,7 @@ def rows(
     requests_count: int,
     written_times: int,
     lang: str = "en",
-    encode: Callable[[list[str]], NDArray[np.float32]] | None = None,
+    embed: Cached | None = None,
 ) -> tuple[list[Row], list[Row]]:
     """Rows to train on, rows kept aside.
 
@@ -90,7 +88,7 @@ def rows(
         requests_count: About how many rows of the grammar.
         written_times: How often the written rows come in one epoch.
     """
-    written_train, written_aside = written_rows(seed, lang, encode) if written_times else ([], [])
+    written_train, written_aside = written_rows(seed, lang, embed) if written_times else ([], [])
     if lang != "en":  # the grammar and the forms are English
         return written_train, written_aside
     made_train, made_aside = grammar.rows(seed, requests_count)

