@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from semcache.eviction import Eviction
-from semcache.types import Embedding, Embeddings, Entry, FeedbackResult, Finding
+from semcache.types import Embedding, Embeddings, Entry, FeedbackResult, Fence, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +378,9 @@ class Change:
         expires_at: Seconds since the Unix epoch, None for never.
         names: Generations that were raised, for ``tag``.
         mark: As in `Position`.
+        until: For ``withdraw`` and ``tag``: what was fenced up to then is withdrawn, by the clock of that epoch,
+            which is this store's where it is empty; None if the record doesn't say.
+        again: Whether it was withdrawn before, and the store had forgotten it.
     """
 
     sequence: int
@@ -389,6 +392,22 @@ class Change:
     expires_at: float | None = None
     names: tuple[str, ...] = ()
     mark: str = ""
+    until: Fence | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """A withdrawal of before, for a store that may have forgotten it.
+
+    Attributes:
+        kind: ``id`` for an entry, ``name`` for a generation.
+        at: What was fenced up to then is withdrawn; the epoch is the store's at that time, empty if it isn't known.
+    """
+
+    kind: Literal["id", "name"]
+    name: str
+    at: Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,12 +419,14 @@ class Withdrawn:
         time_us: The store's clock.
         durability: ``memory``, ``local`` or ``replicas:<n>``.
         count: Withdrawals that the store has counted, this one included.
+        epoch: The store's epoch; empty if it has none.
     """
 
     entry_ids: tuple[str, ...]
     time_us: int
     durability: str
     count: int = 0
+    epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -650,6 +671,16 @@ class Store(Protocol):
         """Make every entry stale that obeys one of these generations and was fenced up to `before` seconds ago."""
         ...
 
+    def withdraw_again(
+        self, former: Sequence[Former], *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        """Withdraw what was withdrawn before, as of then, where the store has forgotten it; several round trips.
+
+        Returns:
+            The entries and generations that it had forgotten, in `entry_ids`.
+        """
+        ...
+
     def restore(self, entry_id: str, *, timeout: float) -> bool:
         """Bring a withdrawn entry back, with the fence and the age it had; several round trips.
 
@@ -815,6 +846,10 @@ class AsyncStore(Protocol):
 
     async def raise_generations(
         self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
+    ) -> Withdrawn: ...
+
+    async def withdraw_again(
+        self, former: Sequence[Former], *, keep: float, durability: str, timeout: float
     ) -> Withdrawn: ...
 
     async def restore(self, entry_id: str, *, timeout: float) -> bool: ...

@@ -55,8 +55,9 @@ class Follower:
         yield from self._core.note_uses()
         changes: list[Change] = yield Ask("changes", (at.sequence,), {"count": BATCH, "block": BLOCK})
         if not changes:
-            yield from self._check_position(at)
+            at = yield from self._check_position(at)
             self._core.started()
+            yield from self._meet(at)
             return False
         if changes[0].sequence != at.sequence + 1:
             log.info("the change log skips from %s to %s: forgetting", at.sequence, changes[0].sequence)
@@ -71,13 +72,23 @@ class Follower:
                     self._core.metrics.count("failures", "log_reset")
                     self._core.forget()
                 epoch = change.epoch
-        yield from self._apply(changes)
+        yield from self._apply(changes, epoch)
         self.at = Position(
             epoch, changes[-1].sequence, changes[-1].mark
         )  # now, so that a failure repeats them
         if self.at.sequence >= self._behind:
             self._core.started()
+        yield from self._meet(self.at)
         return True
+
+    def _meet(self, at: Position) -> Steps[None]:
+        """Tell a store that has lost its memory what mustn't be lost, also where nobody looks anything up."""
+        core = self._core
+        if at.epoch and at.epoch != core.epoch:
+            yield from core.count_withdrawals()  # and learn the epoch
+        if core.unsaid:
+            yield from core.say_again()
+        yield from core.offer_again()
 
     def _begin(self) -> Steps[Position]:
         """Take over what was kept from the last run, or note where the log is before any rows are read."""
@@ -129,17 +140,15 @@ class Follower:
             self.at = Position(found.epoch or at.epoch, at.sequence, found.mark or at.mark)
         return self.at
 
-    def _apply(self, changes: Sequence[Change]) -> Steps[None]:
+    def _apply(self, changes: Sequence[Change], epoch: str) -> Steps[None]:
         core = self._core
         if any(change.op in ("tag", "clear") for change in changes):
             core.local.drop()
         changes = self._drop_evicted(changes)
         if any(change.op != "add" for change in changes):
             core.flights.ground()
+            core.heard(changes, epoch)
             yield from core.count_withdrawals()
-            core.withdrew(
-                (c.entry_id for c in changes if c.op == "withdraw"), (n for c in changes for n in c.names)
-            )
         if core.arrivals:
             for change in changes:
                 core.arrived(change.entry_id)

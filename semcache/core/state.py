@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from semcache import admission, scope, secrets
 from semcache.breaker import Breaker
@@ -29,7 +29,9 @@ from semcache.metrics import Metrics
 from semcache.policy import Policy
 from semcache.protocols import (
     Budget,
+    Change,
     FeedbackRules,
+    Former,
     LateEmbedding,
     Matcher,
     Position,
@@ -66,6 +68,7 @@ MAX_REMEMBERED = 1_000  # characters of a prompt whose names are remembered
 MAX_MET = 10_000
 QUEUED_FOR = 600.0  # seconds for which a process doesn't queue an entry that it has queued
 MAX_FOREIGN = 10_000
+SAID_AT_ONCE = 500
 WITHDRAWAL_TIMEOUT = 5.0  # seconds; a withdrawal is worth waiting for
 
 
@@ -181,10 +184,10 @@ class State:
         self.stale: deque[Stale] = deque(maxlen=10_000)  # stale entries to be queued by the follower
         self.encoded = False  # whether the encoder has answered in this process
         self.followed: Position | None = None  # in the log, before the first rows were read
-        self.recent: OrderedDict[tuple[str, str], None] = OrderedDict()  # withdrawals, to be said again
+        self.recent: OrderedDict[tuple[str, str], Former] = OrderedDict()  # withdrawals, to be said again
+        self._to_say, self._said = 0, 0  # how often they had to be said again, and how often they were
         self.withdrawals = 0  # most that the store has counted
         self.counted_at = -math.inf  # monotonic clock when that was learnt
-        self.went_back = False
         self._plain_scopes: dict[tuple[bytes, str, str, str, str], tuple[str, str, tuple[str, ...]]] = {}
         self._identities: dict[tuple[str, str], Identity] = {}
         self.limited: dict[str, float] = {}  # principal → monotonic clock until which she is refused
@@ -290,6 +293,11 @@ class State:
             self._agreed = True
         return self._secrets
 
+    def offer_again(self) -> Steps[None]:
+        """Offer the secret that was used so far to a store that may have lost it, before anybody offers another."""
+        if not self._agreed and self._secrets is not None:
+            yield from self._agree(self.policy.deadline)
+
     def _ask(self, method: str, *arguments: Any, **options: Any) -> Ask:
         timeout = options.get("timeout")
         if timeout is not None and timeout <= 0:
@@ -327,8 +335,8 @@ class State:
         else:
             view = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
         self._learn(view, sent)
-        if self.went_back:
-            yield from self._assert_again(look)
+        if self.unsaid:
+            yield from self.say_again()
             sent = self.clock()
             view = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
             self._learn(view, sent)
@@ -346,12 +354,19 @@ class State:
             if self.epoch:
                 self.forget()
                 self._agreed = self._given_secret is not None  # it may have gone with the rest
-            self.epoch = view.epoch
-            self.withdrawals = 0  # another store, another count; nothing of the old one is served
+            with self.lock:
+                self.epoch = view.epoch
+                self.withdrawals = 0  # another store, another count; nothing of the old one is served
+                # It knows of no withdrawal of before, and a disk tier may still have what they were about.
+                self._to_say += any(former.at.epoch != view.epoch for former in self.recent.values())
         if view.withdrawals >= self.withdrawals:
             self.counted(view.withdrawals)
-        elif sent > self.counted_at:  # a read from before the last count says nothing
-            self.went_back = True
+        elif sent > self.counted_at and not self.unsaid:  # a read from before the last count says nothing
+            log.warning("the store counts fewer withdrawals than before: it went back in time")
+            self.metrics.count("failures", "went_back")
+            self.forget()
+            with self.lock:
+                self._to_say += 1
         state = (view.epoch, view.version)
         if state != self._mirror_of:
             self._mirror, self._mirror_of = {}, state
@@ -377,14 +392,34 @@ class State:
                 self.met.popitem(last=False)
             self.stale.append(Stale(entry.entry_id, why, entry.revision))
 
-    def withdrew(self, ids: Iterable[str] = (), names: Iterable[str] = ()) -> None:
-        """Remember withdrawals, this process's and others', in case the store forgets them."""
+    def withdrew(self, former: Iterable[Former], epoch: str) -> None:
+        """Remember withdrawals, this process's and others', in case the store forgets them.
+
+        Args:
+            epoch: Of the store when it acknowledged them.
+        """
         with self.lock:
-            for key in (*(("id", i) for i in ids), *(("name", n) for n in names)):
-                self.recent[key] = None
-                self.recent.move_to_end(key)
+            for one in former:
+                self.recent[one.kind, one.name] = one
+                self.recent.move_to_end((one.kind, one.name))
             while len(self.recent) > MAX_RECENT:
                 self.recent.popitem(last=False)
+            if self.epoch and epoch != self.epoch:
+                self._to_say += 1  # it may have forgotten them since
+
+    def heard(self, changes: Iterable[Change], epoch: str) -> None:
+        """Remember the withdrawals that the log of an epoch tells of."""
+        found, epoch = [], epoch or self.epoch
+        for change in changes:
+            at = change.until or Fence("", round(self.server_now() * 1e6))
+            at = at if at.epoch else Fence(epoch, at.time_us)
+            pairs: list[tuple[Literal["id", "name"], str]] = [("name", name) for name in change.names]
+            if change.op == "withdraw":
+                pairs.append(("id", change.entry_id))
+            # What somebody says again is what is known here already, or older.
+            found += [Former(*pair, at) for pair in pairs if not (change.again and pair in self.recent)]
+        if found:
+            self.withdrew(found, epoch)
 
     def arrival(self, entry_id: str) -> Future[None]:
         """Return what is done when the change log tells of an entry."""
@@ -414,24 +449,26 @@ class State:
         else:
             self._learn(view, sent)
 
-    def _assert_again(self, look: Look) -> Steps[None]:
-        """The store went back in time: withdraw again what was withdrawn lately, before anything is served."""
-        log.warning(
-            "the store counts fewer withdrawals than before: asserting the last %s again", len(self.recent)
-        )
-        self.metrics.count("failures", "went_back")
-        self.forget()
+    @property
+    def unsaid(self) -> bool:
+        """Whether recent withdrawals must be said again, before anything is served."""
+        return self._said < self._to_say
+
+    def say_again(self) -> Steps[None]:
+        """Withdraw again what was withdrawn lately: the store may have forgotten it."""
         with self.lock:
-            ids = [name for kind, name in self.recent if kind == "id"]
-            names = [name for kind, name in self.recent if kind == "name"]
+            saying, former = self._to_say, list(self.recent.values())
             self.withdrawals = 0
-        options = {"durability": self.policy.durability, "timeout": WITHDRAWAL_TIMEOUT}
-        if names:
-            yield self._ask("raise_generations", names, before=0.0, **options)
-        for first in range(0, len(ids), 100):
-            chunk = ids[first : first + 100]
-            yield self._ask("withdraw", chunk, "asserted again", keep=self.keep, **options)
-        self.went_back = False
+        if former:
+            log.info("the store may have forgotten withdrawals: saying the last %s again", len(former))
+        for first in range(0, len(former), SAID_AT_ONCE):
+            done = yield self._ask(
+                "withdraw_again", former[first : first + SAID_AT_ONCE], keep=self.keep,
+                durability=self.policy.durability, timeout=WITHDRAWAL_TIMEOUT,
+            )  # fmt: skip
+            self.counted(done.count)
+        with self.lock:
+            self._said = max(self._said, saying)
 
     def server_now(self) -> float:
         """Estimate the store's clock, seconds since the Unix epoch."""

@@ -16,7 +16,7 @@ from semcache.errors import (
     UnknownLookupError,
 )
 from semcache.feedback import check_verdict, principal_digest, weight_of
-from semcache.protocols import Mark, Stale, View
+from semcache.protocols import Former, Mark, Stale, View
 from semcache.steps import Steps
 from semcache.types import (
     About,
@@ -48,7 +48,8 @@ class Withdrawals(State):
         )  # fmt: skip
         self.local.drop()
         self.counted(done.count)
-        self.withdrew(names=raised)
+        at = Fence(done.epoch, done.time_us - round(selection.older_than * 1e6))
+        self.withdrew((Former("name", name, at) for name in raised), done.epoch)
         self.flights.ground()
         self._mirror_of = ("", -1)
         return Invalidated(None, selection.bases, durability=done.durability)
@@ -63,7 +64,8 @@ class Withdrawals(State):
             )  # fmt: skip
             self.local.drop(*chunk)
             self.counted(done.count)
-            self.withdrew(ids=chunk)
+            at = Fence(done.epoch, done.time_us)
+            self.withdrew((Former("id", name, at) for name in chunk), done.epoch)
             live += done.entry_ids
         self.flights.ground()
         if live:
@@ -157,6 +159,7 @@ class Withdrawals(State):
             about = about or ("answer" if serving.match == "exact" else "match")
         policy = self.policy
         self._check_rate(principal)
+        epoch = self.epoch
         mark = Mark(
             entry_id=entry_id, revision=revision, verdict=verdict, about=about, principal=principal, nonce=nonce,
             text=digest, similarity=similarity, weight=weight_of(rater, policy.feedback_weights), rules=self.rules,
@@ -168,8 +171,9 @@ class Withdrawals(State):
             self.local.drop(entry_id)
             self.flights.ground()
         if result.action == "withdrawn":
-            self.withdrew(ids=[entry_id])
             yield from self.count_withdrawals()
+            at = Fence(epoch, round(self.server_now() * 1e6))  # the log will say it exactly
+            self.withdrew([Former("id", entry_id, at)], epoch)
         if result.limited:
             with self.lock:
                 self.limited[principal] = self.clock() + policy.feedback_rate_window

@@ -26,6 +26,7 @@ from semcache.protocols import (
     Embedded,
     EncodersSeen,
     Foreign,
+    Former,
     LateEmbedding,
     Mark,
     Position,
@@ -123,11 +124,16 @@ class MemoryStore:
         fingerprint: str = "",
         expires: float | None = None,
         names: tuple[str, ...] = (),
+        until: Fence | None = None,
+        again: bool = False,
     ) -> None:
         sequence = self._log[-1].sequence + 1 if self._log else 1
+        until = Fence("", self._now_us()) if until is None else until
         self._log.append(
-            Change(sequence, op, self._epoch, entry_id, scope, fingerprint, expires, names, str(sequence))
-        )
+            Change(
+                sequence, op, self._epoch, entry_id, scope, fingerprint, expires, names, str(sequence), until, again
+            )
+        )  # fmt: skip
         del self._log[:-MAX_LOG]
         self._lock.notify_all()
 
@@ -331,7 +337,7 @@ class MemoryStore:
                 if slot.entry is not None and slot.entry.state == "live":
                     live.append(entry_id)
                 self._bury(entry_id, slot, reason, keep)
-            return Withdrawn(tuple(live), self._now_us(), "memory")
+            return Withdrawn(tuple(live), self._now_us(), "memory", epoch=self._epoch)
 
     def _bury(self, entry_id: str, slot: _Slot, reason: str, keep: float) -> None:
         slot.tomb_us, slot.tomb_reason, slot.tomb_count = self._now_us(), reason, slot.tomb_count + 1
@@ -349,8 +355,42 @@ class MemoryStore:
             for name in names:
                 self._generations[name] = max(self._generations.get(name, 0), now - round(before * 1e6))
             self._version += 1
-            self._note("tag", names=tuple(names))
-            return Withdrawn((), now, "memory")
+            self._note("tag", names=tuple(names), until=Fence("", now - round(before * 1e6)))
+            return Withdrawn((), now, "memory", epoch=self._epoch)
+
+    def withdraw_again(
+        self, former: Sequence[Former], *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        with self._lock:
+            now = self._now_us()
+            forgotten = []
+            for one in former:
+                at = min(one.at.time_us, now)
+                if one.kind == "name":
+                    if self._generations.get(one.name, 0) >= at:
+                        continue
+                    self._generations[one.name] = at
+                    self._version += 1
+                    self._note("tag", names=(one.name,), until=one.at, again=True)
+                else:
+                    self._slot(one.name)
+                    slot = self._slots.setdefault(one.name, _Slot())
+                    entry = slot.entry
+                    bad = entry is not None and entry.state == "live" and entry.fence.time_us <= at
+                    if slot.tomb_us >= at and not bad:
+                        continue
+                    self._bury_again(one, slot, at, keep if bad else None)
+                forgotten.append(one.name)
+            return Withdrawn(tuple(forgotten), now, "memory")
+
+    def _bury_again(self, one: Former, slot: _Slot, at: int, keep: float | None) -> None:
+        slot.tomb_us, slot.tomb_reason = max(at, slot.tomb_us), "asserted again"
+        slot.tomb_count += 1
+        if keep is not None and slot.entry is not None:
+            slot.complaints.clear()
+            slot.entry = replace(slot.entry, state="withdrawn")
+            slot.gone_at = self._clock() + keep
+        self._note("withdraw", one.name, until=one.at, again=True)
 
     def restore(self, entry_id: str, *, timeout: float) -> bool:
         with self._lock:
@@ -710,6 +750,11 @@ class AsyncMemoryStore:
         self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
     ) -> Withdrawn:
         return self._store.raise_generations(names, before=before, durability=durability, timeout=timeout)
+
+    async def withdraw_again(
+        self, former: Sequence[Former], *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        return self._store.withdraw_again(former, keep=keep, durability=durability, timeout=timeout)
 
     async def restore(self, entry_id: str, *, timeout: float) -> bool:
         return self._store.restore(entry_id, timeout=timeout)

@@ -24,6 +24,7 @@ from semcache.protocols import (
     Embedded,
     EncodersSeen,
     Foreign,
+    Former,
     LateEmbedding,
     Mark,
     Position,
@@ -186,6 +187,15 @@ class Operations:
     def raise_generations(self, names: Sequence[str], before: float, durability: str) -> Steps[Withdrawn]:
         done: Withdrawn = yield self.plans.raise_generations(names, before, durability)
         return done
+
+    def withdraw_again(self, former: Sequence[Former], keep: float, durability: str) -> Steps[Withdrawn]:
+        # What every process of a fleet withdraws again is told the log once, by the first.
+        done: Withdrawn = yield self.plans.withdraw_again(former, keep, durability)
+        forgotten = [one for one in former if one.name in done.entry_ids]
+        if not forgotten:
+            return done
+        count: int = yield self.plans.announce_again_withdrawn(forgotten)
+        return replace(done, count=count)
 
     def restore(self, entry_id: str) -> Steps[bool]:
         # The generations live in another slot than the entry, and the log needs what the script found.

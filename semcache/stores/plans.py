@@ -27,6 +27,7 @@ from semcache.protocols import (
     Claimed,
     Draft,
     FeedbackRules,
+    Former,
     LateEmbedding,
     Mark,
     Position,
@@ -38,7 +39,7 @@ from semcache.protocols import (
     Withdrawn,
 )
 from semcache.stores.drafts import fields_of
-from semcache.types import Entry, FeedbackResult
+from semcache.types import Entry, FeedbackResult, Fence
 
 T = TypeVar("T")
 Command = tuple[Any, ...]
@@ -92,6 +93,7 @@ def script_by_sha(sha: str) -> Script | None:
     """Find a loaded script by its digest."""
     names = (
         "put", "announced", "announce", "attach", "generations", "raise", "withdraw", "restore", "feedback", "compact",
+        "raise_again", "withdraw_again",
         "aside", "claim", "extend", "release", "queue", "finish",
         "reserve", "evict", "settle", "weigh",
         "embed", "unembed", "encoders", "lead",
@@ -398,14 +400,14 @@ class Plans:
             commands.append(call("withdraw", beside, reason, _ms(keep)))
         commands.append(("HINCRBY", keys.gens, "#withdrawn", len(ids)))
         commands += [self._log("withdraw", "", entry_id) for entry_id in ids]
-        commands += self._listed(ids)
+        commands += [*self._listed(ids), ("HGET", keys.gens, "#epoch")]
 
         def parse(replies: list[Any]) -> Withdrawn:
             for reply in replies:
                 check(reply)
             live = tuple(i for i, reply in zip(ids, replies, strict=False) if int(reply[0]))
             latest = max(int(reply[1]) for reply in replies[: len(ids)])
-            return Withdrawn(live, latest, "memory", int(replies[len(ids)]))
+            return Withdrawn(live, latest, "memory", int(replies[len(ids)]), as_text(replies[-1] or b""))
 
         return Plan(commands, parse, durability)
 
@@ -413,15 +415,51 @@ class Plans:
         """Raise generations: one write, whatever the number of entries."""
         commands: list[Command] = [
             call("raise", [self.keys.gens], new_epoch(), round(before * 1e6), *names),
-            self._log("tag", "", names=names),
+            self._log("tag", "", names=names, before=round(before * 1e6)),
         ]
 
         def parse(replies: list[Any]) -> Withdrawn:
             for reply in replies:
                 check(reply)
-            return Withdrawn((), int(replies[0][1]), "memory", int(replies[0][2]))
+            return Withdrawn((), int(replies[0][1]), "memory", int(replies[0][2]), as_text(replies[0][0]))
 
         return Plan(commands, parse, durability)
+
+    def withdraw_again(self, former: Sequence[Former], keep: float, durability: str) -> Plan[Withdrawn]:
+        """Withdraw what was withdrawn before; the result names what the store had forgotten."""
+        keys = self.keys
+        ids = [one for one in former if one.kind == "id"]
+        names = [one for one in former if one.kind == "name"]
+        pairs = [word for one in names for word in (one.name, one.at.time_us)]
+        commands: list[Command] = [call("raise_again", [keys.gens], new_epoch(), *pairs)]
+        for one in ids:
+            beside = [keys.entry(one.name), *keys.all_beside(("tomb", "downs"), one.name)]
+            commands.append(call("withdraw_again", beside, "asserted again", _ms(keep), one.at.time_us))
+
+        def parse(replies: list[Any]) -> Withdrawn:
+            raised, *withdrawn = [check(reply) for reply in replies]
+            forgotten = [one.name for one, reply in zip(ids, withdrawn, strict=False) if int(reply[0])]
+            latest = max((int(reply[1]) for reply in withdrawn[: len(ids)]), default=0)
+            return Withdrawn((*(as_text(name) for name in raised), *forgotten), latest, "memory")
+
+        return Plan(commands, parse, durability)
+
+    def announce_again_withdrawn(self, former: Sequence[Former]) -> Plan[int]:
+        """Count, log and list what the store had forgotten; returns how many it has counted."""
+        ids = [one.name for one in former if one.kind == "id"]
+        commands: list[Command] = [("HINCRBY", self.keys.gens, "#withdrawn", len(former))]
+        for one in former:
+            if one.kind == "id":
+                commands.append(self._log("withdraw", "", one.name, first=one.at))
+            else:
+                commands.append(self._log("tag", "", names=[one.name], first=one.at))
+        commands += self._listed(ids) if ids else []
+
+        def parse(replies: list[Any]) -> int:
+            count, *_ = [check(reply) for reply in replies]
+            return int(count)
+
+        return Plan(commands, parse)
 
     def restore(self, entry_id: str) -> Plan[tuple[bool, str, str, str]]:
         """Bring a withdrawn entry back; returns (done, scope, fingerprint, expiry in ms or '')."""
@@ -672,10 +710,20 @@ class Plans:
         fingerprint: str = "",
         expires: str = "inf",
         names: Sequence[str] = (),
+        before: int = 0,
+        first: Fence | None = None,
     ) -> Command:
+        """Append to the change log.
+
+        Args:
+            names: Generations that were raised, to `before` microseconds ago.
+            first: When what is withdrawn again was withdrawn first.
+        """
         return call(
             "announce", [self.keys.log], MAX_LOG, "op", op, "epoch", epoch, "entry", entry_id, "scope", scope,
             "encoder", fingerprint, "expires", expires, *(("names", encode_tags(names)) if names else ()),
+            *(("before", before) if before else ()),
+            *(("first", f"{first.time_us} {first.epoch}") if first is not None else ()),
         )  # fmt: skip
 
 
@@ -749,7 +797,16 @@ def _read_change(sequence: int, fields: Any) -> Change:
         expires_at=None if expires == "inf" else float(expires),
         names=tuple(json.loads(named.get("names", "[]"))),
         mark=" ".join(named.get(name, "") for name in ("at", "op", "entry")),
+        until=_until(named),
+        again="first" in named,
     )
+
+
+def _until(named: Mapping[str, str]) -> Fence | None:
+    if "first" in named:
+        time_us, _, epoch = named["first"].partition(" ")
+        return Fence(epoch, int(time_us))
+    return Fence("", int(named["at"]) - int(named.get("before", 0))) if "at" in named else None
 
 
 def _refresh(record: Any, tries: int) -> Refresh:

@@ -17,6 +17,7 @@ from semcache.protocols import (
     Embedded,
     EncodersSeen,
     Foreign,
+    Former,
     LateEmbedding,
     Mark,
     Position,
@@ -113,6 +114,11 @@ class RedisStore:
         self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
     ) -> Withdrawn:
         return self._run(self._operations.raise_generations(names, before, durability), timeout)
+
+    def withdraw_again(
+        self, former: Sequence[Former], *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        return self._run(self._operations.withdraw_again(former, keep, durability), timeout)
 
     def restore(self, entry_id: str, *, timeout: float) -> bool:
         return self._run(self._operations.restore(entry_id), timeout)
@@ -322,6 +328,11 @@ class AsyncRedisStore:
         self, names: Sequence[str], *, before: float = 0.0, durability: str, timeout: float
     ) -> Withdrawn:
         return await self._run(self._operations.raise_generations(names, before, durability), timeout)
+
+    async def withdraw_again(
+        self, former: Sequence[Former], *, keep: float, durability: str, timeout: float
+    ) -> Withdrawn:
+        return await self._run(self._operations.withdraw_again(former, keep, durability), timeout)
 
     async def restore(self, entry_id: str, *, timeout: float) -> bool:
         return await self._run(self._operations.restore(entry_id), timeout)
