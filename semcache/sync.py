@@ -17,6 +17,7 @@ from typing import Any
 
 from semcache.core import Core
 from semcache.errors import EncoderError, StoreUnavailableError
+from semcache.hearing import BATCH, Hearing
 from semcache.protocols import Change, Position, Reembedding
 from semcache.reembed import Reembedder
 from semcache.steps import Ask, Compute, Steps
@@ -25,7 +26,6 @@ log = logging.getLogger(__name__)
 
 BLOCK = 1.0  # seconds that one read waits for news
 PAUSE = 0.5  # seconds between attempts while the store is away
-BATCH = 1000
 LOOK = 10.0  # seconds between two looks for entries of another encoder
 GATHER = 0.01  # seconds; a busy log is read in handfuls, not record by record
 
@@ -41,23 +41,29 @@ class Follower:
         self._core = core
         self.at: Position | None = None
         self._doubted = False  # whether the store may have gone back in time unseen
+        self._hearing = Hearing(core)
         self._behind = 0  # the record up to which the log must be applied before rows are searched
 
     def turn(self) -> Steps[bool]:
         """Read what is new, waiting a while for it, and apply it; returns whether there was any."""
-        at = self.at if self.at is not None else (yield from self._begin())
-        if self._doubted:
+        sent, at = self._core.clock(), self.at
+        if at is None:
+            at = yield from self._begin()
+            yield from self._beside(at, (), sent)
+        elif self._doubted:
             at = yield from self._check_position(at)
             self._doubted = False
+            yield from self._beside(at, (), sent)
         yield from self._attach_late()
         yield from self._queue_stale()
         yield from self._core.report()
         yield from self._core.note_uses()
+        sent = self._core.clock()
         changes: list[Change] = yield Ask("changes", (at.sequence,), {"count": BATCH, "block": BLOCK})
         if not changes:
             at = yield from self._check_position(at)
             self._core.started()
-            yield from self._meet(at)
+            yield from self._beside(at, (), sent)
             return False
         if changes[0].sequence != at.sequence + 1:
             log.info("the change log skips from %s to %s: forgetting", at.sequence, changes[0].sequence)
@@ -78,17 +84,23 @@ class Follower:
         )  # now, so that a failure repeats them
         if self.at.sequence >= self._behind:
             self._core.started()
-        yield from self._meet(self.at)
+        yield from self._beside(self.at, changes, sent)
         return True
 
-    def _meet(self, at: Position) -> Steps[None]:
-        """Tell a store that has lost its memory what mustn't be lost, also where nobody looks anything up."""
+    def _beside(self, at: Position, changes: Sequence[Change], sent: float) -> Steps[None]:
+        """Tell a store that has lost its memory what mustn't be lost, also where nobody looks anything up; then listen.
+
+        Args:
+            changes: What was read of the log.
+            sent: Monotonic clock when it was asked for.
+        """
         core = self._core
         if at.epoch and at.epoch != core.epoch:
             yield from core.count_withdrawals()  # and learn the epoch
         if core.unsaid:
             yield from core.say_again()
         yield from core.offer_again()
+        yield from self._hearing.turn(changes, sent)
 
     def _begin(self) -> Steps[Position]:
         """Take over what was kept from the last run, or note where the log is before any rows are read."""
@@ -155,7 +167,8 @@ class Follower:
         changes = [c for c in changes if c.op != "add" or not core.own.passes(c.entry_id)]
         gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
         if core.disk is not None:
-            core.disk.drop(change.entry_id for change in changes if change.op == "withdraw")
+            # What is said again is judged by its time when it is looked for.
+            core.disk.drop(c.entry_id for c in changes if c.op == "withdraw" and not c.again)
         if gone:
             core.local.drop(*gone)  # an add replaces what was copied
         core.foreign.extend(

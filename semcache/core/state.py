@@ -156,7 +156,7 @@ class State:
             from semcache.stores.disk import DiskTier
 
             self.disk = DiskTier(
-                policy.disk, self.namespace, most_bytes=policy.disk_bytes,
+                policy.disk, self.namespace, most_bytes=policy.disk_bytes, keep=self.keep,
                 on_failure=lambda: self.metrics.count("failures", "disk"),
             )  # fmt: skip
         self.usage = Usage()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from semcache.errors import (
 )
 from semcache.feedback import check_verdict, principal_digest, weight_of
 from semcache.protocols import Former, Mark, Stale, View
-from semcache.steps import Steps
+from semcache.steps import Compute, Steps
 from semcache.types import (
     About,
     Entry,
@@ -49,7 +50,7 @@ class Withdrawals(State):
         self.local.drop()
         self.counted(done.count)
         at = Fence(done.epoch, done.time_us - round(selection.older_than * 1e6))
-        self.withdrew((Former("name", name, at) for name in raised), done.epoch)
+        yield from self._took_back([Former("name", name, at) for name in raised], done.epoch)
         self.flights.ground()
         self._mirror_of = ("", -1)
         return Invalidated(None, selection.bases, durability=done.durability)
@@ -65,7 +66,7 @@ class Withdrawals(State):
             self.local.drop(*chunk)
             self.counted(done.count)
             at = Fence(done.epoch, done.time_us)
-            self.withdrew((Former("id", name, at) for name in chunk), done.epoch)
+            yield from self._took_back([Former("id", name, at) for name in chunk], done.epoch)
             live += done.entry_ids
         self.flights.ground()
         if live:
@@ -78,6 +79,20 @@ class Withdrawals(State):
                     "failures", "queue_refresh"
                 )  # what was asked for is done, and acknowledged
         return Invalidated(len(live), (), tuple(live), durability=done.durability)
+
+    def _took_back(self, former: Sequence[Former], epoch: str) -> Steps[None]:
+        """Remember what the store has acknowledged, here and in the disk tier's file.
+
+        Args:
+            epoch: The store's, when it acknowledged.
+        """
+        self.withdrew(former, epoch)
+        disk = self.disk
+        if disk is not None:
+            try:
+                yield Compute(lambda: disk.record.note(former))
+            except (sqlite3.Error, OSError):
+                self.metrics.count("failures", "disk")  # the log will tell the file
 
     def restore(self, entry_id: str) -> Steps[bool]:
         """Bring a withdrawn entry back; what this process remembers of its withdrawal is forgotten."""
@@ -173,7 +188,7 @@ class Withdrawals(State):
         if result.action == "withdrawn":
             yield from self.count_withdrawals()
             at = Fence(epoch, round(self.server_now() * 1e6))  # the log will say it exactly
-            self.withdrew([Former("id", entry_id, at)], epoch)
+            yield from self._took_back([Former("id", entry_id, at)], epoch)
         if result.limited:
             with self.lock:
                 self.limited[principal] = self.clock() + policy.feedback_rate_window

@@ -1,8 +1,9 @@
 """The disk tier: entries that the store has let go of, in a file of this machine (SQLite of the standard library).
 
 It proposes, the store disposes: what is found here is put back into the store under the fence it had, so that a
-withdrawal, an invalidation or another epoch refuses it there, before it is served. Nothing is kept
-for longer than the store remembers withdrawals. Several processes may share a file. Failures are the caller's to count.
+withdrawal or an invalidation refuses it there, before it is served. What a store that lost its memory can't know, the
+file's record does (`disk_record`); `carrying` has the rule. Nothing is kept for longer than the store remembers
+withdrawals. Several processes may share a file. Failures are the caller's to count.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from semcache.protocols import Draft
+from semcache.stores.carrying import standing
+from semcache.stores.disk_record import SCHEMA, Record, read_gone, read_heard
 
 _BATCH: Final = 500
 _WAIT: Final = 0.2  # seconds that the writer lets work gather
@@ -38,7 +42,8 @@ class Kept:
     """An entry as it was stored.
 
     Attributes:
-        draft: What to put back: fence, time of storing and ttl are the old ones.
+        draft: What to put back: fence, time of storing and ttl are the old ones. Where the store has lost its memory
+            since, the fence is one of its present epoch, and from before anything was withdrawn in it.
         ends: Seconds since the Unix epoch when it may no longer be served.
     """
 
@@ -52,14 +57,21 @@ class DiskTier:
     Args:
         path: The file; it is created, readable by its owner alone.
         most_bytes: Most bytes of answers; what wasn't used for longest goes first.
+        keep: Seconds for which withdrawals are remembered.
         on_failure: Called for each failure of writing, which happens in a thread.
+
+    Attributes:
+        record: What the file has heard of withdrawals.
     """
 
-    def __init__(self, path: str, namespace: str, *, most_bytes: int, on_failure: Callable[[], None]) -> None:
+    def __init__(
+        self, path: str, namespace: str, *, most_bytes: int, keep: float, on_failure: Callable[[], None]
+    ) -> None:
         self._path = Path(path)
         self._namespace = namespace
         self._most = most_bytes
         self._on_failure = on_failure
+        self.record = Record(namespace, self._writing, keep)
         self._lock = threading.Lock()  # of the writer; readers don't wait for what it writes
         self._connection: sqlite3.Connection | None = None
         self._reading = threading.Lock()
@@ -80,11 +92,22 @@ class DiskTier:
             made = sqlite3.connect(self._path, timeout=_PATIENCE, check_same_thread=False)
             made.execute("PRAGMA journal_mode=WAL")
             made.execute("PRAGMA synchronous=NORMAL")
-            made.executescript(_SCHEMA)
+            made.executescript(_SCHEMA + SCHEMA)
             newest = made.execute("SELECT max(used) FROM entries WHERE namespace = ?", (self._namespace,))
             self._turn = newest.fetchone()[0] or 0
             self._connection = made
         return self._connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection within a transaction that no other process writes in."""
+        with self._lock:
+            if self._closed:
+                raise sqlite3.ProgrammingError("the disk tier is closed")
+            db = self._open()
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                yield db
 
     def _open_reader(self) -> sqlite3.Connection:
         """Return the connection for reading; the lock of readers is held."""
@@ -95,9 +118,10 @@ class DiskTier:
         return self._reader
 
     def get(self, entry_id: str, epoch: str, now: float) -> Kept | None:
-        """Return an entry of this epoch that has time left.
+        """Return an entry that has time left, if it may be served.
 
         Args:
+            epoch: The store's.
             now: The store's clock, seconds since the Unix epoch.
 
         Raises:
@@ -106,22 +130,32 @@ class DiskTier:
         with self._reading:
             if self._closed:
                 return None
-            row = (
-                self._open_reader()
-                .execute(
-                    "SELECT epoch, fence, created, ends, fields, response, embedding, shared FROM entries"
-                    " WHERE namespace = ? AND id = ?",
-                    (self._namespace, entry_id),
-                )
-                .fetchone()
-            )
-        if row is None:
-            return None
-        if row[0] != epoch or row[3] <= now:
+            db = self._open_reader()
+            row = db.execute(
+                "SELECT epoch, fence, created, ends, fields, response, embedding, shared FROM entries"
+                " WHERE namespace = ? AND id = ?",
+                (self._namespace, entry_id),
+            ).fetchone()
+            if row is None:
+                return None
+            kept = _kept(entry_id, row, now)
+            if kept is None or kept.ends <= now:
+                self.drop([entry_id])
+                return None
+            # Read after the row, so that it is judged by all that was heard until then.
+            heard = read_heard(db, self._namespace)
+            gone = read_gone(db, self._namespace, entry_id, kept.draft.all_tags)
+        old, fence_us = row[:2]
+        stands = standing(old, fence_us, present=epoch, heard=heard, gone=gone)
+        if stands == "dead":
             self.drop([entry_id])
+        if stands != "served":
             return None
         self._later("used", entry_id)
-        return _kept(entry_id, row, now)
+        if old == epoch or heard is None:
+            return kept
+        fence_us = min(fence_us, heard.noticed_us)
+        return replace(kept, draft=replace(kept.draft, epoch=epoch, fence_us=fence_us))
 
     def keep(self, draft: Draft, *, time_us: int, longest: float) -> None:
         """Keep a copy of what was stored; written by a thread.
@@ -200,6 +234,11 @@ class DiskTier:
                     break
                 db.execute("DELETE FROM entries WHERE namespace = ? AND id = ?", (self._namespace, entry_id))
                 held -= size
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     def settle(self, timeout: float) -> bool:
         """Wait until everything asked for is written."""
