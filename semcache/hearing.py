@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from semcache.errors import SemcacheError
 from semcache.protocols import Change, Position, View
 from semcache.steps import Ask, Compute, Steps
-from semcache.stores.disk_record import readable
+from semcache.stores.disk_record import readable, tells
 
 if TYPE_CHECKING:
     from semcache.core import Core
@@ -114,9 +114,7 @@ class Hearing:
 
     def _note(self, record: Record, heard: Heard, changes: Sequence[Change]) -> Steps[Heard | None]:
         newest, now = changes[-1], self._core.clock()
-        if all(change.until is None or change.op not in ("withdraw", "tag") for change in changes) and (
-            now - self._written < WRITTEN
-        ):
+        if now - self._written < WRITTEN and not any(tells(change) for change in changes):
             # The file may lag behind: from there on it is heard again.
             if newest.sequence > heard.sequence:
                 heard = replace(heard, sequence=newest.sequence, mark=newest.mark)

@@ -372,13 +372,13 @@ class Change:
 
     Attributes:
         sequence: Counts up by one; a jump means that records were lost.
-        op: ``add``, ``withdraw``, ``evict``, ``tag`` or ``clear``.
+        op: ``add``, ``withdraw``, ``block`` (a text was refused for an entry), ``evict``, ``tag`` or ``clear``.
         epoch: The store's epoch when it was written.
-        entry_id, scope, fingerprint: The entry, for ``add``, ``withdraw`` and ``evict``.
+        entry_id, scope, fingerprint: The entry, for ``add``, ``withdraw``, ``block`` and ``evict``.
         expires_at: Seconds since the Unix epoch, None for never.
         names: Generations that were raised, for ``tag``.
         mark: As in `Position`.
-        until: For ``withdraw`` and ``tag``: what was fenced up to then is withdrawn, by the clock of that epoch,
+        until: For ``withdraw``, ``block`` and ``tag``: what was fenced up to then is withdrawn, by the clock of that epoch,
             which is this store's where it is empty; None if the record doesn't say.
         again: Whether it was withdrawn before, and the store had forgotten it.
     """
@@ -401,11 +401,12 @@ class Former:
     """A withdrawal of before, for a store that may have forgotten it.
 
     Attributes:
-        kind: ``id`` for an entry, ``name`` for a generation.
+        kind: ``id`` for an entry, ``block`` for one that a text was refused for, ``name`` for a generation. A store
+            that has forgotten the text withdraws the entry.
         at: What was fenced up to then is withdrawn; the epoch is the store's at that time, empty if it isn't known.
     """
 
-    kind: Literal["id", "name"]
+    kind: Literal["id", "block", "name"]
     name: str
     at: Fence
 

@@ -165,7 +165,7 @@ class Follower:
             for change in changes:
                 core.arrived(change.entry_id)
         changes = [c for c in changes if c.op != "add" or not core.own.passes(c.entry_id)]
-        gone = [change.entry_id for change in changes if change.op in ("withdraw", "add")]
+        gone = [change.entry_id for change in changes if change.op in ("withdraw", "block", "add")]
         if core.disk is not None:
             # What is said again is judged by its time when it is looked for.
             core.disk.drop(c.entry_id for c in changes if c.op == "withdraw" and not c.again)

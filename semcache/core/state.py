@@ -413,9 +413,11 @@ class State:
         for change in changes:
             at = change.until or Fence("", round(self.server_now() * 1e6))
             at = at if at.epoch else Fence(epoch, at.time_us)
-            pairs: list[tuple[Literal["id", "name"], str]] = [("name", name) for name in change.names]
-            if change.op == "withdraw":
-                pairs.append(("id", change.entry_id))
+            pairs: list[tuple[Literal["id", "block", "name"], str]] = [
+                ("name", name) for name in change.names
+            ]
+            if change.op in ("withdraw", "block"):
+                pairs.append(("id" if change.op == "withdraw" else "block", change.entry_id))
             # What somebody says again is what is known here already, or older.
             found += [Former(*pair, at) for pair in pairs if not (change.again and pair in self.recent)]
         if found:

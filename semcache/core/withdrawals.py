@@ -187,8 +187,14 @@ class Withdrawals(State):
             self.flights.ground()
         if result.action == "withdrawn":
             yield from self.count_withdrawals()
-            at = Fence(epoch, round(self.server_now() * 1e6))  # the log will say it exactly
-            yield from self._took_back([Former("id", entry_id, at)], epoch)
+        told: list[Former] = []
+        at = Fence(epoch, round(self.server_now() * 1e6))  # the log will say it exactly
+        if result.action == "withdrawn":
+            told.append(Former("id", entry_id, at))
+        if about == "match" and result.action in ("withdrawn", "blocked"):
+            told.append(Former("block", entry_id, at))
+        if told:
+            yield from self._took_back(told, epoch)
         if result.limited:
             with self.lock:
                 self.limited[principal] = self.clock() + policy.feedback_rate_window

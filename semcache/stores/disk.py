@@ -144,8 +144,8 @@ class DiskTier:
                 return None
             # Read after the row, so that it is judged by all that was heard until then.
             heard = read_heard(db, self._namespace)
-            gone = read_gone(db, self._namespace, entry_id, kept.draft.all_tags)
-        old, fence_us = row[:2]
+            old, fence_us = row[:2]
+            gone = read_gone(db, self._namespace, entry_id, kept.draft.all_tags, blocked=old != epoch)
         stands = standing(old, fence_us, present=epoch, heard=heard, gone=gone)
         if stands == "dead":
             self.drop([entry_id])

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS heard (
 ) WITHOUT ROWID;
 """
 MOST_EPOCHS: Final = 8  # whose rows may be served
+_FOR_EVER: Final = 1 << 62  # microseconds
 _SLACK: Final = 86400.0  # seconds by which the clocks of two servers may differ
 _TRIMMED: Final = 1000  # withdrawals between two looks for those that needn't be remembered any more
 
@@ -43,15 +44,25 @@ def read_heard(db: sqlite3.Connection, namespace: str) -> Heard | None:
 
 
 def read_gone(
-    db: sqlite3.Connection, namespace: str, entry_id: str, generations: Sequence[str]
+    db: sqlite3.Connection, namespace: str, entry_id: str, generations: Sequence[str], *, blocked: bool
 ) -> list[Moment]:
-    """Return when an entry was withdrawn and when its generations were raised, of those that were."""
-    names = [_name("id", entry_id), *(_name("name", name) for name in generations)]
+    """Return when an entry was withdrawn and when its generations were raised, of those that were.
+
+    Args:
+        blocked: Whether a text that was refused for the entry counts as well. It is refused in the whole epoch, for
+            answers to come too, and forgotten with it.
+    """
+    block = _name("block", entry_id)
+    names = [
+        _name("id", entry_id),
+        *(_name("name", name) for name in generations),
+        *([block] if blocked else []),
+    ]
     marks = ", ".join("?" * len(names))
     found = db.execute(
-        f"SELECT number, at FROM gone WHERE namespace = ? AND name IN ({marks})", (namespace, *names)
+        f"SELECT name, number, at FROM gone WHERE namespace = ? AND name IN ({marks})", (namespace, *names)
     )
-    return [(number, at) for number, at in found]
+    return [(number, _FOR_EVER if name == block else at) for name, number, at in found]
 
 
 class Record:
@@ -189,16 +200,22 @@ class Record:
         )
 
 
+def tells(change: Change) -> bool:
+    """Return whether a record is about something that was withdrawn, or may be."""
+    return change.op in ("withdraw", "block", "tag", "clear")
+
+
 def readable(change: Change) -> bool:
     """Return whether a record says what was withdrawn, and when, if it is about that at all."""
-    return change.op != "clear" and (change.op not in ("withdraw", "tag") or change.until is not None)
+    return not tells(change) or (change.op != "clear" and change.until is not None)
 
 
 def _told(change: Change) -> list[Former]:
-    if change.until is None:
+    if change.until is None or not tells(change):
         return []
-    told = [Former("name", name, change.until) for name in change.names]
-    return [*told, Former("id", change.entry_id, change.until)] if change.op == "withdraw" else told
+    if change.op == "tag":
+        return [Former("name", name, change.until) for name in change.names]
+    return [Former("id" if change.op == "withdraw" else "block", change.entry_id, change.until)]
 
 
 def _same_place(heard: Heard, seen: Heard | None) -> bool:

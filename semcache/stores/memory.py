@@ -375,6 +375,8 @@ class MemoryStore:
                 else:
                     self._slot(one.name)
                     slot = self._slots.setdefault(one.name, _Slot())
+                    if one.kind == "block" and slot.blocked:
+                        continue
                     entry = slot.entry
                     bad = entry is not None and entry.state == "live" and entry.fence.time_us <= at
                     if slot.tomb_us >= at and not bad:
@@ -390,7 +392,8 @@ class MemoryStore:
             slot.complaints.clear()
             slot.entry = replace(slot.entry, state="withdrawn")
             slot.gone_at = self._clock() + keep
-        self._note("withdraw", one.name, until=one.at, again=True)
+        op = "withdraw" if one.kind == "id" else "block"
+        self._note(op, one.name, until=one.at, again=True)
 
     def restore(self, entry_id: str, *, timeout: float) -> bool:
         with self._lock:
@@ -464,6 +467,7 @@ class MemoryStore:
             if mark.about == "match" and len(slot.blocked) < MAX_BLOCKED:
                 slot.blocked.add(mark.text if everyone else f"{mark.text}@{mark.principal}")
                 slot.entry = replace(entry, blocked=frozenset(slot.blocked))
+                self._note("block", mark.entry_id)
             if action == "withdrawn":
                 self._bury(
                     mark.entry_id,

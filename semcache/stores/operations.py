@@ -214,6 +214,8 @@ class Operations:
 
     def feedback(self, mark: Mark, durability: str) -> Steps[FeedbackResult]:
         result: FeedbackResult = yield self.plans.feedback(mark, durability)
+        if self._cluster and mark.about == "match" and result.action in ("blocked", "withdrawn"):
+            yield self.plans.announce_block(mark.entry_id)
         if result.action == "withdrawn":
             yield self.plans.announce_withdrawal(
                 mark.entry_id, "feedback" if mark.about == "answer" else "feedback:match"

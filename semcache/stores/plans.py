@@ -428,12 +428,13 @@ class Plans:
     def withdraw_again(self, former: Sequence[Former], keep: float, durability: str) -> Plan[Withdrawn]:
         """Withdraw what was withdrawn before; the result names what the store had forgotten."""
         keys = self.keys
-        ids = [one for one in former if one.kind == "id"]
+        ids = [one for one in former if one.kind != "name"]
         names = [one for one in former if one.kind == "name"]
         pairs = [word for one in names for word in (one.name, one.at.time_us)]
         commands: list[Command] = [call("raise_again", [keys.gens], new_epoch(), *pairs)]
         for one in ids:
-            beside = [keys.entry(one.name), *keys.all_beside(("tomb", "downs"), one.name)]
+            kinds = ("tomb", "downs") if one.kind == "id" else ("tomb", "downs", "blocked")
+            beside = [keys.entry(one.name), *keys.all_beside(kinds, one.name)]
             commands.append(call("withdraw_again", beside, "asserted again", _ms(keep), one.at.time_us))
 
         def parse(replies: list[Any]) -> Withdrawn:
@@ -446,13 +447,14 @@ class Plans:
 
     def announce_again_withdrawn(self, former: Sequence[Former]) -> Plan[int]:
         """Count, log and list what the store had forgotten; returns how many it has counted."""
-        ids = [one.name for one in former if one.kind == "id"]
+        ids = [one.name for one in former if one.kind != "name"]
         commands: list[Command] = [("HINCRBY", self.keys.gens, "#withdrawn", len(former))]
         for one in former:
-            if one.kind == "id":
-                commands.append(self._log("withdraw", "", one.name, first=one.at))
-            else:
+            if one.kind == "name":
                 commands.append(self._log("tag", "", names=[one.name], first=one.at))
+            else:
+                op = "withdraw" if one.kind == "id" else "block"
+                commands.append(self._log(op, "", one.name, first=one.at))
         commands += self._listed(ids) if ids else []
 
         def parse(replies: list[Any]) -> int:
@@ -506,9 +508,9 @@ class Plans:
         limit = keys.limit(mark.principal, bucket)
         words = _rule_words(rules)
         commands = [
-            call("feedback", beside if self._cluster else [*beside, limit], mark.verdict, mark.about,
+            call("feedback", beside if self._cluster else [*beside, limit, keys.log], mark.verdict, mark.about,
                  "" if mark.revision is None else mark.revision, mark.principal, mark.nonce, mark.text,
-                 "" if mark.similarity is None else f"{mark.similarity:.4f}", f"{mark.weight:.6g}", *words)
+                 "" if mark.similarity is None else f"{mark.similarity:.4f}", f"{mark.weight:.6g}", *words, MAX_LOG, mark.entry_id)
         ]  # fmt: skip
         if self._cluster:
             commands += [("INCR", limit), ("PEXPIRE", limit, words[-1])]
@@ -524,6 +526,10 @@ class Plans:
             )  # fmt: skip
 
         return Plan(commands, parse, durability)
+
+    def announce_block(self, entry_id: str) -> Plan[None]:
+        """Log that a text was refused for an entry, where the script can't."""
+        return Plan([self._log("block", "", entry_id)], lambda replies: nothing(check(replies[0])))
 
     def announce_withdrawal(self, entry_id: str, reason: str) -> Plan[None]:
         """Log, list and queue for regeneration what feedback withdrew."""
@@ -768,7 +774,7 @@ def seconds(value: float) -> str:
     return repr(float(value))
 
 
-OPERATIONS = ("add", "withdraw", "evict", "tag", "clear")
+OPERATIONS = ("add", "withdraw", "block", "evict", "tag", "clear")
 
 
 def _change(record: Any) -> Change:

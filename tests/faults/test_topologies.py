@@ -53,6 +53,8 @@ def everything_works(cache: Facade) -> None:
     found = cache.lookup("apples")
     assert found.match == "semantic"
     assert cache.feedback(found.lookup_id, -1, rater="u").action == "blocked"
+    told = cache.cache._background.changes(0, count=100, block=0.0)
+    assert [change.op for change in told].count("block") == 1
     actions = [cache.feedback(cache.lookup("apple").lookup_id, -1, rater=f"u-{n}").action for n in range(3)]
     assert actions[-1] == "withdrawn"
     assert cache.lookup("apple").reason == "withdrawn"

@@ -13,9 +13,10 @@ import redis
 from semcache import CacheRequest, Hit, Policy, SemanticCache
 from semcache.errors import StoreUnavailableError
 from semcache.keys import Keys
-from semcache.protocols import FeedbackRules, Mark, Refresh, Stale
+from semcache.protocols import FeedbackRules, Former, Mark, Refresh, Stale
 from semcache.stores.plans import Plans, pack, script
 from semcache.testing import TableEncoder
+from semcache.types import Fence
 from semcache.verify import ThresholdMatcher
 
 SCRIPTS = sorted(
@@ -59,6 +60,10 @@ def test_every_script_call_stays_in_one_slot() -> None:
         plans.queue_refresh([Stale(ENTRY, "asked")]),
         plans.finish_refreshes([Refresh("1-0", ENTRY, "asked", 0.0, 1)]),
         plans.announce_withdrawal(ENTRY, "feedback"),
+        plans.announce_block(ENTRY),
+        plans.withdraw_again(
+            [Former(kind, ENTRY, Fence("e", 1)) for kind in ("id", "block", "name")], 1.0, "memory"
+        ),
         plans.feedback(mark, "memory"),
         plans.set_aside(ENTRY, 1.0),
         plans.sweep(1.0, 10),
@@ -101,7 +106,7 @@ def test_both_protocols_work_with_a_client_of_the_users(client: redis.Redis, nam
         cache.put(CacheRequest("pear", model="m"), "another")
         for _ in range(100):
             at = cache._follower._follower.at if cache._follower is not None else None
-            if at is not None and at.sequence == 2:
+            if at is not None and at.sequence == 3:
                 break
             cache._follower._stop.wait(0.05) if cache._follower else None
         listed = {(v.model, v.model_version) for v in cache.versions()}

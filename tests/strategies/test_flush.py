@@ -262,6 +262,43 @@ def test_what_is_withdrawn_once_it_is_back_stays_away(place: Place, how: Any) ->
     assert isinstance(cache.lookup(REQUEST), Miss)
 
 
+@pytest.mark.parametrize("who", ["itself", "another at once"])
+@pytest.mark.parametrize("again", [False, True], ids=["", "replaced since"])
+def test_an_answer_that_a_text_was_refused_for_stays_away(place: Place, who: str, again: bool) -> None:
+    encoder = TableEncoder(TABLE, default=[-1.0, 0.0])
+    cache = place.open(encoder=encoder)
+    by = cache if who == "itself" else place.open(disk=False, encoder=encoder)
+    cache.put("apple", "a fruit")
+    cache.put("pear", "another")
+    settled(cache)
+    found = by.lookup("apples")
+    assert by.feedback(found.lookup_id, -1, rater="ann").action == "blocked"
+    if again:
+        cache.put("apple", "still a fruit")
+        settled(cache)
+    place.survive()
+
+    assert isinstance(cache.lookup("pear"), Hit)
+    assert isinstance(cache.lookup("apple"), Miss)
+    assert isinstance(cache.lookup("apples"), Miss)
+    cache.put("apple", "a fruit after all")
+    settled(cache)
+    place.survive()
+    assert cache.lookup("apple").tier == "disk", "the epoch in which it was refused is over"
+
+
+def test_a_refused_text_keeps_nothing_from_the_disk_while_the_store_remembers(place: Place) -> None:
+    cache = place.open(encoder=TableEncoder(TABLE, default=[-1.0, 0.0]))
+    cache.put("apple", "a fruit")
+    settled(cache)
+    cache.feedback(cache.lookup("apples").lookup_id, -1, rater="ann")
+    heard_all(place, cache)
+    place.client.delete(*place.client.scan_iter(match=Keys(NAMESPACE).prefix + "entry:*"))
+
+    assert cache.lookup("apple").tier == "disk"
+    assert isinstance(cache.lookup(CacheRequest("apples", user="ann")), Miss)
+
+
 def test_only_what_is_old_goes_when_the_old_is_invalidated(place: Place) -> None:
     cache = place.open()
     cache.put("question", "x")

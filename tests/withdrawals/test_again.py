@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from semcache import CacheRequest, Miss, Policy
+from semcache import CacheRequest, Hit, Miss, Policy
 from semcache.keys import Keys
 from semcache.protocols import Former
 from semcache.stores.embedded import EmbeddedServer
@@ -91,6 +91,30 @@ def test_the_log_says_when_it_was_withdrawn_first(cache: Facade) -> None:
     assert raised.epoch == withdrawn.epoch == ""
     assert now - 110_000_000 < raised.time_us <= now - 100_000_000
     assert now - 10_000_000 < withdrawn.time_us <= now
+
+
+def test_the_log_tells_of_a_refused_text(cache: Facade) -> None:
+    entry_id = cache.put("apple", "x").entry_id
+    start = cache.cache._background.position(timeout=5.0).sequence
+    found = cache.lookup("apples")
+    first = cache.feedback(found.lookup_id, -1, rater="u").action
+    cache.feedback(found.lookup_id, 1, rater="u")
+    told = cache.cache._background.changes(start, count=10, block=0.0)
+
+    assert first == "blocked"
+    assert [(c.op, c.entry_id, c.sequence) for c in told] == [("block", entry_id, start + 1)]
+    assert told[0].until is not None
+    assert abs(told[0].until.time_us - clock_of(cache)) < 10_000_000
+
+
+def test_an_entry_whose_refused_text_was_forgotten_is_withdrawn(cache: Facade) -> None:
+    ids = [cache.put("apple", "x").entry_id, cache.put("pear", "y").entry_id]
+    cache.feedback(cache.lookup("apples").lookup_id, -1, rater="u")
+    then = Fence("before", clock_of(cache))
+
+    assert say(cache, *(Former("block", entry_id, then) for entry_id in ids)) == (ids[1],)
+    assert isinstance(cache.lookup("apple"), Hit)
+    assert isinstance(cache.lookup("pear"), Miss)
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -1,8 +1,9 @@
 -- Record one verdict, trim, count, decide.
--- KEYS: entry, downs, tomb, blocked, ups (one slot), where all slots are one server's the principal's limit too
+-- KEYS: entry, downs, tomb, blocked, ups (one slot), where all slots are one server's the principal's limit and the log too
 -- ARGV: verdict, about, revision ('' = whatever is stored), principal, nonce, text digest, similarity,
 --       weight of the rater, raters that withdraw (N), window in us, keep in ms, most observations,
---       most blocked texts, trust that raises N by one (0 = none does), window of trust in us, life of the limit in ms
+--       most blocked texts, trust that raises N by one (0 = none does), window of trust in us, life of the limit in ms,
+--       most records of the log, entry id
 -- Returns "<action> <raters> <their weight> <weight that withdraws> <verdicts in this stretch of the limit, 0 where that
 -- isn't counted here>": one string is read faster than five
 --
@@ -109,6 +110,12 @@ local function block(word)
   redis.call('SADD', KEYS[4], word)
   redis.call('PEXPIRE', KEYS[4], ARGV[11])
   redis.call('HSET', KEYS[1], 'blocked', table.concat(redis.call('SMEMBERS', KEYS[4]), ' '))
+  if not KEYS[7] then return end
+  -- Told under the next sequence number, as by announce.lua.
+  local newest = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)
+  local last = newest[1] and tonumber(string.match(newest[1][1], '^(%d+)')) or 0
+  redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[17], string.format('%.0f-0', last + 1),
+    'at', string.format('%.0f', now), 'op', 'block', 'entry', ARGV[18])
 end
 
 local function withdraw(reason)

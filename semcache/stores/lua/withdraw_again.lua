@@ -1,8 +1,9 @@
 -- Withdraw one entry that was withdrawn before, in case the store has forgotten it. What was looked up since stays.
--- KEYS: entry, tomb, downs (one slot). ARGV: reason, keep in ms, us when it was withdrawn
+-- KEYS: entry, tomb, downs (one slot), blocked if a text was refused for it instead. ARGV: reason, keep in ms, us when it was withdrawn
 -- Returns {1 if the store had forgotten it else 0, now in us}
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+if KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then return {0, string.format('%.0f', now)} end
 local at = math.min(now, tonumber(ARGV[3])) -- the clock may be another server's
 local entry = redis.call('HMGET', KEYS[1], 'state', 'fence', 'revision')
 local tomb = redis.call('HGET', KEYS[2], 'time')
