@@ -395,6 +395,15 @@ class Change:
     until: Fence | None = None
     again: bool = False
 
+    def told(self) -> list[Former]:
+        """Return the withdrawals that it tells of; none if it doesn't say when they were."""
+        if self.until is None:
+            return []
+        told = [Former("name", name, self.until) for name in self.names]
+        if self.op in ("withdraw", "block"):
+            told.append(Former("id" if self.op == "withdraw" else "block", self.entry_id, self.until))
+        return told
+
 
 @dataclass(frozen=True, slots=True)
 class Former:

@@ -97,7 +97,7 @@ class Follower:
         core = self._core
         if at.epoch and at.epoch != core.epoch:
             yield from core.count_withdrawals()  # and learn the epoch
-        if core.unsaid:
+        if core.recent.unsaid:
             yield from core.say_again()
         yield from core.offer_again()
         yield from self._hearing.turn(changes, sent)

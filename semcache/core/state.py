@@ -9,13 +9,14 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semcache import admission, scope, secrets
 from semcache.breaker import Breaker
 from semcache.core.own import OwnPuts
+from semcache.core.recent import Recent
 from semcache.decision import Verdict
 from semcache.errors import (
     EncoderError,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from semcache.stores.disk import DiskTier
 
 MAX_MIRROR = 100_000
-MAX_RECENT = 2_000
 MAX_PLAIN = 10_000
 MAX_REMEMBERED = 1_000  # characters of a prompt whose names are remembered
 MAX_MET = 10_000
@@ -184,8 +184,7 @@ class State:
         self.stale: deque[Stale] = deque(maxlen=10_000)  # stale entries to be queued by the follower
         self.encoded = False  # whether the encoder has answered in this process
         self.followed: Position | None = None  # in the log, before the first rows were read
-        self.recent: OrderedDict[tuple[str, str], Former] = OrderedDict()  # withdrawals, to be said again
-        self._to_say, self._said = 0, 0  # how often they had to be said again, and how often they were
+        self.recent = Recent()
         self.withdrawals = 0  # most that the store has counted
         self.counted_at = -math.inf  # monotonic clock when that was learnt
         self._plain_scopes: dict[tuple[bytes, str, str, str, str], tuple[str, str, tuple[str, ...]]] = {}
@@ -335,7 +334,7 @@ class State:
         else:
             view = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
         self._learn(view, sent)
-        if self.unsaid:
+        if self.recent.unsaid:
             yield from self.say_again()
             sent = self.clock()
             view = yield self._ask("read", ids, names, embedding=shared, timeout=look.left())
@@ -357,16 +356,17 @@ class State:
             with self.lock:
                 self.epoch = view.epoch
                 self.withdrawals = 0  # another store, another count; nothing of the old one is served
-                # It knows of no withdrawal of before, and a disk tier may still have what they were about.
-                self._to_say += any(former.at.epoch != view.epoch for former in self.recent.values())
+            if self.recent.foreign_to(view.epoch):
+                self.recent.want()  # a disk tier may still have what they were about
         if view.withdrawals >= self.withdrawals:
             self.counted(view.withdrawals)
-        elif sent > self.counted_at and not self.unsaid:  # a read from before the last count says nothing
+        elif (
+            sent > self.counted_at and not self.recent.unsaid
+        ):  # a read from before the last count says nothing
             log.warning("the store counts fewer withdrawals than before: it went back in time")
             self.metrics.count("failures", "went_back")
             self.forget()
-            with self.lock:
-                self._to_say += 1
+            self.recent.want()
         state = (view.epoch, view.version)
         if state != self._mirror_of:
             self._mirror, self._mirror_of = {}, state
@@ -398,14 +398,9 @@ class State:
         Args:
             epoch: Of the store when it acknowledged them.
         """
-        with self.lock:
-            for one in former:
-                self.recent[one.kind, one.name] = one
-                self.recent.move_to_end((one.kind, one.name))
-            while len(self.recent) > MAX_RECENT:
-                self.recent.popitem(last=False)
-            if self.epoch and epoch != self.epoch:
-                self._to_say += 1  # it may have forgotten them since
+        self.recent.add(former)
+        if self.epoch and epoch != self.epoch:
+            self.recent.want()  # it may have forgotten them since
 
     def heard(self, changes: Iterable[Change], epoch: str) -> None:
         """Remember the withdrawals that the log of an epoch tells of."""
@@ -413,13 +408,12 @@ class State:
         for change in changes:
             at = change.until or Fence("", round(self.server_now() * 1e6))
             at = at if at.epoch else Fence(epoch, at.time_us)
-            pairs: list[tuple[Literal["id", "block", "name"], str]] = [
-                ("name", name) for name in change.names
-            ]
-            if change.op in ("withdraw", "block"):
-                pairs.append(("id" if change.op == "withdraw" else "block", change.entry_id))
             # What somebody says again is what is known here already, or older.
-            found += [Former(*pair, at) for pair in pairs if not (change.again and pair in self.recent)]
+            found += [
+                former
+                for former in replace(change, until=at).told()
+                if not (change.again and (former.kind, former.name) in self.recent)
+            ]
         if found:
             self.withdrew(found, epoch)
 
@@ -451,15 +445,10 @@ class State:
         else:
             self._learn(view, sent)
 
-    @property
-    def unsaid(self) -> bool:
-        """Whether recent withdrawals must be said again, before anything is served."""
-        return self._said < self._to_say
-
     def say_again(self) -> Steps[None]:
         """Withdraw again what was withdrawn lately: the store may have forgotten it."""
+        ticket, former = self.recent.begin()
         with self.lock:
-            saying, former = self._to_say, list(self.recent.values())
             self.withdrawals = 0
         if former:
             log.info("the store may have forgotten withdrawals: saying the last %s again", len(former))
@@ -469,8 +458,7 @@ class State:
                 durability=self.policy.durability, timeout=WITHDRAWAL_TIMEOUT,
             )  # fmt: skip
             self.counted(done.count)
-        with self.lock:
-            self._said = max(self._said, saying)
+        self.recent.said(ticket)
 
     def server_now(self) -> float:
         """Estimate the store's clock, seconds since the Unix epoch."""

@@ -100,8 +100,7 @@ class Withdrawals(State):
         done: bool = yield self._ask("restore", entry_id, timeout=WITHDRAWAL_TIMEOUT)
         self.local.drop(entry_id)
         if done:
-            with self.lock:
-                self.recent.pop(("id", entry_id), None)
+            self.recent.drop("id", entry_id)
         return done
 
     def reached(self, selection: Selection, entries: Sequence[Entry]) -> Steps[int]:

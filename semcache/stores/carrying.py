@@ -20,8 +20,7 @@ class Heard:
     """How much of the change log a file has heard.
 
     Attributes:
-        epochs: Epoch → its number, of those whose rows may be served, in the order in which they were met; the last
-            is the one whose log is heard.
+        epochs: Epoch → its number, in the order in which they were met; the last is the one whose log is heard.
         sequence: Number of the newest record heard; 0 for none.
         mark: Tells that record from another of its number; empty for none.
         since: From when on everything was heard. Rows fenced up to then can't be vouched for once their epoch is over.

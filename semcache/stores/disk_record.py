@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS heard (
   noticed INTEGER, ready INTEGER
 ) WITHOUT ROWID;
 """
-MOST_EPOCHS: Final = 8  # whose rows may be served
+MOST_EPOCHS: Final = 32  # whose numbers are known, and whose rows may be served
 _FOR_EVER: Final = 1 << 62  # microseconds
 _SLACK: Final = 86400.0  # seconds by which the clocks of two servers may differ
 _TRIMMED: Final = 1000  # withdrawals between two looks for those that needn't be remembered any more
@@ -105,7 +105,7 @@ class Record:
             heard = read_heard(db, self._namespace)
             if heard is None or heard.epoch != epoch:
                 return heard
-            told = [former for change in changes for former in _told(change)]
+            told = [former for change in changes for former in change.told()]
             self._note(db, [(one, heard.epochs.get(one.at.epoch, heard.number)) for one in told])
             newest = changes[-1]
             if newest.sequence > heard.sequence:
@@ -133,10 +133,14 @@ class Record:
                 if position.epoch in heard.epochs and number > heard.number:
                     # The store went back to an epoch of before; what was kept in it may have been withdrawn since.
                     db.execute("DELETE FROM entries WHERE namespace = ?", (self._namespace,))
-            since = (number, time_us)
-            heard = Heard({position.epoch: number}, position.sequence, position.mark, since, time_us, True)
+            # The numbers of epochs before it stay known: withdrawals of then are told of.
+            known = {} if heard is None else {e: n for e, n in heard.epochs.items() if e != position.epoch}
+            epochs = dict([*known.items(), (position.epoch, number)][-MOST_EPOCHS:])
+            heard = Heard(epochs, position.sequence, position.mark, (number, time_us), time_us, True)
             self._write(db, heard)
-            self._drop_others(db, heard)
+            db.execute(
+                "DELETE FROM entries WHERE namespace = ? AND epoch != ?", (self._namespace, position.epoch)
+            )
             return heard
 
     def carry(self, seen: Heard, epoch: str, time_us: int) -> Heard:
@@ -154,11 +158,9 @@ class Record:
                 raise sqlite3.DatabaseError("the file has lost its record")
             if heard.epoch != seen.epoch:
                 return heard
-            epochs = {**heard.epochs, epoch: heard.number + 1}
-            kept = dict(list(epochs.items())[-MOST_EPOCHS:])
-            heard = Heard(kept, 0, "", heard.since, time_us, False)
+            epochs = dict([*heard.epochs.items(), (epoch, heard.number + 1)][-MOST_EPOCHS:])
+            heard = Heard(epochs, 0, "", heard.since, time_us, False)
             self._write(db, heard)
-            self._drop_others(db, heard)
             return heard
 
     def make_ready(self, epoch: str) -> Heard | None:
@@ -192,13 +194,6 @@ class Record:
             db.execute("DELETE FROM gone WHERE namespace = ? AND at < ?", (self._namespace, oldest))
         self._noted += len(former)
 
-    def _drop_others(self, db: sqlite3.Connection, heard: Heard) -> None:
-        marks = ", ".join("?" * len(heard.epochs))
-        db.execute(
-            f"DELETE FROM entries WHERE namespace = ? AND epoch NOT IN ({marks})",
-            (self._namespace, *heard.epochs),
-        )
-
 
 def tells(change: Change) -> bool:
     """Return whether a record is about something that was withdrawn, or may be."""
@@ -208,14 +203,6 @@ def tells(change: Change) -> bool:
 def readable(change: Change) -> bool:
     """Return whether a record says what was withdrawn, and when, if it is about that at all."""
     return not tells(change) or (change.op != "clear" and change.until is not None)
-
-
-def _told(change: Change) -> list[Former]:
-    if change.until is None or not tells(change):
-        return []
-    if change.op == "tag":
-        return [Former("name", name, change.until) for name in change.names]
-    return [Former("id" if change.op == "withdraw" else "block", change.entry_id, change.until)]
 
 
 def _same_place(heard: Heard, seen: Heard | None) -> bool:

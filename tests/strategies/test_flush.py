@@ -67,7 +67,7 @@ class Place:
 
     def carried(self, file: Path | None = None) -> bool:
         heard = self.heard(file)
-        return heard is not None and len(heard.epochs) > 1 and self.up_to_date(file)
+        return heard is not None and heard.since[0] < heard.number and self.up_to_date(file)
 
     def log_end(self) -> int:
         newest = self.client.xrevrange(Keys(NAMESPACE).log, count=1)

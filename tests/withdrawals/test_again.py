@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import redis
+from hypothesis import given
+from hypothesis import strategies as st
 
 from semcache import CacheRequest, Hit, Miss, Policy
+from semcache.core.recent import Recent
 from semcache.keys import Keys
 from semcache.protocols import Former
 from semcache.stores.embedded import EmbeddedServer
@@ -190,11 +193,11 @@ def test_answers_since_a_withdrawal_outlive_its_being_said_again(two: Any) -> No
     cache.lookup("another")
     cache.put("question", "y", tags={"t"})
     late: Facade = open_one()
-    late.cache._core.recent.update(cache.cache._core.recent)
-    late.cache._core._to_say += 1
+    late.cache._core.recent.add(cache.cache._core.recent.begin()[1])
+    late.cache._core.recent.want()
 
     assert late.lookup("question").text == "y"
-    assert not late.cache._core.unsaid
+    assert not late.cache._core.recent.unsaid
 
 
 def test_what_somebody_says_again_is_not_said_again_by_all(two: Any) -> None:
@@ -209,5 +212,40 @@ def test_what_somebody_says_again_is_not_said_again_by_all(two: Any) -> None:
         assert within(10.0, lambda c=cache: ("name", "tag:t") in c.cache._core.recent)
         cache.lookup("question")
 
-    assert not any(cache.cache._core.unsaid for cache in caches)
+    assert not any(cache.cache._core.recent.unsaid for cache in caches)
     assert client.hget(Keys("n").gens, "=tag:t") == at
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 9))))
+def test_of_two_withdrawals_of_one_name_the_later_counts(said: list[tuple[str, str, int]]) -> None:
+    recent = Recent()
+    for epoch, name, time_us in said:
+        recent.add([Former("name", name, Fence(epoch, time_us))])
+    remembered = {one.name: one.at for one in recent.begin()[1]}
+
+    for name in "xyz":
+        mine = [(epoch, time_us) for epoch, of, time_us in said if of == name]
+        if mine:
+            assert remembered[name] == Fence(mine[-1][0], max(time_us for _, time_us in mine))
+    assert set(remembered) == {name for _, name, _ in said}
+
+
+def test_what_was_wanted_while_it_was_said_is_said_once_more() -> None:
+    recent = Recent()
+    recent.want()
+    ticket, _ = recent.begin()
+    recent.want()
+    recent.said(ticket)
+    still = recent.unsaid
+    recent.said(recent.begin()[0])
+
+    assert still
+    assert not recent.unsaid
+
+
+def test_only_the_last_withdrawals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semcache.core.recent.MOST", 2)
+    recent = Recent()
+    recent.add(Former("id", name, Fence("e", 1)) for name in "abac")
+
+    assert [one.name for one in recent.begin()[1]] == ["a", "c"]
