@@ -43,7 +43,7 @@ class Verdict:
 
 
 Judge = Callable[[Candidate, Sequence[float]], Judgement]
-"""Judges the wording of a semantic candidate, given the similarities of those behind it, best first."""
+"""Judges the wording of a semantic candidate, given the similarities of the other candidates, best first."""
 
 
 def liveness(entry: Entry, clock: Clock, generations: Sequence[str]) -> str | None:
@@ -118,7 +118,8 @@ def decide(
     for position, candidate in enumerate(candidates):
         verdict = _why_dead(request, scope, candidate, clock, generations[position], blocked, stale_allowed)
         if verdict.reason is None and judge is not None:
-            judgement = judge(candidate, [rival.similarity for rival in candidates[position + 1 :]])
+            rivals = [rival.similarity for place, rival in enumerate(candidates) if place != position]
+            judgement = judge(candidate, rivals)
             verdict = Verdict(
                 candidate,
                 judgement.reason,

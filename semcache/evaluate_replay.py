@@ -142,7 +142,7 @@ def serve(
     for rank, (number, similarity) in enumerate(near):
         if similarity == 0.0:  # no embedding, no neighbours
             continue
-        rivals = [s for _, s in near[rank + 1 :]]
+        rivals = [s for place, (_, s) in enumerate(near) if place != rank]
         said = matcher.judge(text, texts[number], min(similarity, 1.0), rivals=rivals)
         if said.reason is None:
             return number

@@ -172,8 +172,8 @@ class Matcher(Protocol):
             similarity: Cosine of their embeddings.
             threshold: Least similarity of a hit, inclusive; None means the matcher's calibrated default.
                 A caller's or an entry's threshold only tightens it.
-            rivals: Similarities of the candidates behind this one, best first: the more there are and the nearer, the
-                less this one's lead says.
+            rivals: Similarities of the other candidates, best first: the more there are and the nearer, the less it says
+                that this one is near. One that is nearer and was refused counts as well.
             answer_language: Language of the stored answer, None if unknown.
             explain: Run every rule and report it, also after one refused.
         """
