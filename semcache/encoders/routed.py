@@ -4,7 +4,8 @@ Knows which texts go where, and how the encoders' rows are kept apart. Leaves to
 a text is (`guards.analysis`, the same verdict that picks the thresholds), and the encoders themselves.
 
 The best small English encoder says nothing about Chinese, and the best small multilingual one is behind
-one for each in both; docs/matching.md has the figures. Shorter rows are filled up with zeros, so
+one for each in both; docs/matching.md has the figures. What is embedded is the prompt without greetings, politeness and the name
+of an assistant around it (`guards.normal.strip_shells`): they move a short prompt far, and say nothing. Shorter rows are filled up with zeros, so
 the cosine of two texts that went the same way is that of their encoder. Rows that went different ways
 are as good as unrelated: their cosine is near zero, and prompts in two languages don't share an answer.
 """
@@ -45,8 +46,10 @@ class RoutedEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """``en-<fingerprint of english>-zh-<of chinese>-other-<of other>``; without the middle if there is no `chinese`."""
-        return fingerprint(*(part for way, one in self._routes.items() for part in (way, one.fingerprint)))
+        """``bare-en-<fingerprint of english>-zh-<of chinese>-other-<of other>``; without the middle if there is no `chinese`."""
+        return fingerprint(
+            "bare", *(part for way, one in self._routes.items() for part in (way, one.fingerprint))
+        )
 
     @property
     def dim(self) -> int:
@@ -58,7 +61,7 @@ class RoutedEncoder:
         texts = checked_texts(texts)
         embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
         for encoder, rows in self._routed(texts):
-            embeddings[rows, : encoder.dim] = encoder.encode([texts[row] for row in rows])
+            embeddings[rows, : encoder.dim] = encoder.encode([_bare(texts[row]) for row in rows])
         return embeddings
 
     def inspect(self, texts: Sequence[str]) -> list[TextLimits]:
@@ -66,7 +69,7 @@ class RoutedEncoder:
         texts = checked_texts(texts)
         found: dict[int, TextLimits] = {}
         for encoder, rows in self._routed(texts):
-            found.update(zip(rows, encoder.inspect([texts[row] for row in rows]), strict=True))
+            found.update(zip(rows, encoder.inspect([_bare(texts[row]) for row in rows]), strict=True))
         return [found[row] for row in range(len(texts))]
 
     def _routed(self, texts: Sequence[str]) -> list[tuple[Encoder, list[int]]]:
@@ -76,6 +79,11 @@ class RoutedEncoder:
             language = analyse(text[:_READ]).language
             ways.setdefault(language if language in self._routes else "other", []).append(row)
         return [(self._routes[way], rows) for way, rows in ways.items()]
+
+
+def _bare(text: str) -> str:
+    """Return a prompt without its shells; a text too long to be embedded stays as it is."""
+    return analyse(text).plain if len(text) <= _READ else text
 
 
 def default_encoder() -> RoutedEncoder:

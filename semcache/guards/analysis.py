@@ -53,6 +53,7 @@ class Analysis:
 
     Attributes:
         text: As written.
+        plain: Without greetings and politeness around it, widths and quotes unified: what is embedded.
         normal: Normal form; equal ones are the same prompt.
         language: ``en``, ``zh``, ``ja``, ``ko``, another ISO 639-1 code, or ``und``.
         family: Which threshold applies: ``en``, ``zh``, ``cjk`` (Japanese and Korean) or ``other``.
@@ -66,9 +67,11 @@ class Analysis:
         capitals: Keys of words capitalised inside a sentence, where case tells anything.
         quotes: Quoted spans, lower case.
         question: First question word, ``yesno``, or empty.
+        asks: Whether it is put as a question: not a statement with a "which" or "how" inside.
     """
 
     text: str
+    plain: str
     normal: str
     language: str
     family: str
@@ -82,6 +85,7 @@ class Analysis:
     capitals: frozenset[str]
     quotes: frozenset[str]
     question: str
+    asks: bool
 
 
 _FAMILY: Final = {"en": "en", "zh": "zh", "ja": "cjk", "ko": "cjk"}
@@ -110,8 +114,10 @@ def analyse(text: str) -> Analysis:
         weight = _WEIGHT.get(kind)
         weights.append(_content_weight(key, token) if weight is None else weight)
         before = token.text
+    question = _zh_question(tokens) if chinese else _question(tokens)
     return Analysis(
         text=text,
+        plain=plain,
         normal=" ".join(token.text for token in tokens),
         language=language,
         family=_FAMILY.get(language, "other"),
@@ -121,12 +127,13 @@ def analyse(text: str) -> Analysis:
         kinds=frozenset(classes),
         weights=tuple(weights),
         total=sum(weights),
-        negations=_zh_negations(plain) if chinese else _negations(tokens),
+        negations=_zh_negations(plain) if chinese else _negations(tokens, plain),
         capitals=capitals,
         quotes=frozenset((a or b).strip().lower() for a, b in _QUOTED.findall(plain))
         if '"' in plain or "'" in plain
         else frozenset(),
-        question=_zh_question(tokens) if chinese else _question(tokens),
+        question=question,
+        asks=bool(question) and (chinese or "?" in plain or _opens(tokens)),
     )
 
 
@@ -275,7 +282,7 @@ _CALENDAR: Final = frozenset((*en.RELATIVE, *en.DAYS, *en.WEEKDAYS, *en.MONTHS, 
 _AMBIGUOUS_DAYS: Final = en.words("sun mon sat wed")
 _AMBIGUOUS_MONTHS: Final = en.words("may march mar jan")
 _ZH_NOT_ALONE: Final = en.words("人民币 号 点 人 次 遍 倍 层 楼 集 级 期 里 度 分 角 升")
-_ZH_COUNTERS: Final = en.words("几 多 个 半 每 哪 整 数")
+_ZH_COUNTERS: Final = en.words("几 多 少 个 半 每 哪 整 数")
 _BEFORE_US: Final = en.words("the in from to for of across within outside leave visit")
 _NOT_ALONE: Final = en.words(
     "real try won rand cad rub second sec point points star stars foot feet yard cup cups bit bits min mins"
@@ -342,6 +349,14 @@ def _question(tokens: list[Token]) -> str:
     return "yesno" if tokens and tokens[0].text in en.YES_NO_OPENERS else ""
 
 
+def _opens(tokens: list[Token]) -> bool:
+    """Tell whether the first words ask: how do I, in which year, do you, tell me what, I want to know why."""
+    first = [token.text for token in tokens[:_OPENING]]
+    return first[0] in en.YES_NO_OPENERS or any(word in en.QUESTION for word in first)
+
+
+_OPENING: Final = 6  # tokens in which a question says that it is one
+
 _ZH_QUESTIONS: Final = {
     "怎么": "how",
     "为什么": "why",
@@ -361,7 +376,10 @@ def _zh_question(tokens: list[Token]) -> str:
     return "yesno" if tokens and tokens[-1].text in ("吗", "么", "不", "没") else ""
 
 
-def _negations(tokens: list[Token]) -> int:
+_NO: Final = re.compile(r"no\s*[,.;:!]", re.IGNORECASE)
+
+
+def _negations(tokens: list[Token], text: str) -> int:
     """Count negations that change what is asked; "No, …", "or not" and "not only" don't."""
     count = 0
     for index, token in enumerate(tokens):
@@ -369,7 +387,7 @@ def _negations(tokens: list[Token]) -> int:
             before = tokens[index - 1].text if index else ""
             after = tokens[index + 1].text if index + 1 < len(tokens) else ""
             if (
-                (token.text == "no" and not index)
+                (token.text == "no" and not index and _NO.match(text))
                 or before in ("or", "if", "whether")
                 or after in ("only", "just", "matter")
             ):

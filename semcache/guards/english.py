@@ -81,7 +81,46 @@ YES_NO_OPENERS: Final = words(
     "is are am was were do does did can could will would should shall may might must has have had isn aren doesn don"
 )
 
-NEGATIONS: Final = words("not no never none nobody nothing neither nor without cannot hardly unable")
+SAME: Final = {  # word → group of words that stand for each other and share no frequent sense in the table
+    word: line
+    for line in """
+    generate create produce build construct
+    give provide
+    return yield
+    number quantity amount
+    allow enable permit let
+    deprecate discontinue
+    select choose pick
+    retrieve fetch get obtain
+    cast convert transform
+    delete remove erase
+    contain include comprise
+    start begin
+    end finish
+    fast quick rapid
+    execute run
+    set configure
+    store save
+    share distribute
+    structure organize
+    library package
+    app application
+    find locate
+    tall height
+    old age
+    far distance
+    heavy weight
+    deep depth
+    wide width
+    long length
+    stop quit
+    fix correct
+    """.strip().splitlines()
+    for word in line.split()
+}
+NEGATIONS: Final = words(
+    "not no never none nobody nothing neither nor without cannot hardly unable absence lack lacks lacking"
+)
 
 CONTRASTS: Final = pairs(
     """

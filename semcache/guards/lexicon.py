@@ -250,6 +250,9 @@ def is_place(name: str) -> bool:
 @lru_cache(maxsize=50_000)
 def synonyms(a: str, b: str) -> bool:
     """Tell whether two English base forms share a frequent sense."""
+    group = english.SAME.get(a)
+    if group is not None and group == english.SAME.get(b):
+        return True
     senses = _english()[1]
     left, right = senses.get(a), senses.get(b)
     return left is not None and right is not None and not set(left.split()).isdisjoint(right.split())

@@ -71,7 +71,7 @@ _TOKEN: Final = re.compile(
   | (?P<han>(?:(?!百分之\d)[{_HAN}])+)
   | (?P<kana>[\u3040-\u30ff]+)
   | (?P<operator>[=!<>]=+|=>|->|<-|&&|\|\||\+\+|--|::|\*\*|\*{{3,}}|<<|>>|//|\?\?=)
-  | (?P<stop>[.,;:!?'"…，；：！？]+|(?<=\s)-+(?=\s))
+  | (?P<stop>[.,;:!?'"…，；：！？]+|(?<=\s)(?<!\d\s)-+(?=\s)|(?<=\s)-+(?=\s\D))
   | (?P<symbol>\S)
     """,
     re.VERBOSE,
@@ -89,12 +89,17 @@ _SHELL_TAIL: Final = re.compile(
     r"[\s,.!?;:]+(?:(?:please|pls|plz|thanks|thank\ you|thx|many\ thanks|thanks\ in\ advance|cheers)(?:\s(?:so|very)\smuch)?[\s,.!?;:]*)+$",
     re.IGNORECASE,
 )
-_ZH_SHELL: Final = re.compile(rf"^(?:(?:{zh.SHELL})[\s,，.。!！?？:：~]*)+")
+_ZH_SHELL: Final = re.compile(
+    rf"^(?:(?:{zh.CALLED}|{zh.OPENING}|{zh.SHELL})[\s,，.。!！?？:：~]*)+", re.IGNORECASE
+)
 _ZH_TAIL: Final = re.compile(
     r"[\s,，.。!！?？]*(?:谢谢|谢谢你|谢谢您|多谢|谢了|感谢|拜托了)[\s,，.。!！?？~]*$"
 )
+_ZH_PARTICLE: Final = re.compile(
+    r"(?<=..)(?:(?:(?<!哈)哈|[啊呀哦哇诶噢哟嘞])+|(?<=[^你我他她它]{3})呢)[\s。.!！?？~]*$"
+)
 _ZH_NUMERAL: Final = re.compile(
-    rf"百分之[{numbers.ZH_NUMERAL}]+|第?[{numbers.ZH_NUMERAL}]+(?=[年月日号天周岁元块角毛分秒时点度米斤克吨里升倍期次遍楼层集级人乘加减除等]|小时|个[月小星礼半多]|星期|礼拜|公里|公斤|千米|厘米|美元|美金|欧元|英镑|日元|万|亿|百|千)"
+    rf"百分之[{numbers.ZH_NUMERAL}]+|{numbers.ZH_DECIMAL}|第?[{numbers.ZH_NUMERAL}]+(?=[年月日号天周岁元块角毛分秒时点度米斤克吨里升倍期次遍楼层集级人乘加减除等折丈尺]|小时|个[月小星礼半多]|星期|礼拜|公里|公斤|千米|厘米|美元|美金|欧元|英镑|日元|万|亿|百|千)"
     rf"|(?<=[以加减乘除于])[{numbers.ZH_NUMERAL}]+"
     rf"|[二两三四五六七八九十百千][{numbers.ZH_NUMERAL}]*(?=[个只张本条章位件块份家部台颗杯瓶碗双套辆箱粒片首页句门道座间场])"
     rf"|第[{numbers.ZH_NUMERAL}]+|[{numbers.ZH_NUMERAL}]{{2,}}"
@@ -111,6 +116,7 @@ _SUFFIXES: Final = words(
     wav xml yaml yml toml ini cfg conf sh bat ts tsx jsx cpp hpp java jar go rs rb swift kt sql db log gov edu co uk ai app dev
     me tv ly gl eu de fr cn jp ru info biz asp aspx gz tar iso apk vue bin dat bak lock env ipynb parquet pkl so a"""
 )
+_ZH_MEASURES: Final = frozenset("个只张本条章件块份家部台颗杯瓶碗双套辆箱粒片页句门场斤两亩丈尺")
 _MERIDIEM: Final = {"am": 0, "pm": 12, "a.m": 0, "p.m": 12}
 _KEEP_BRACKETS: Final = re.compile(r"[(\[{][^\w\s]*[)\]}]|\w[(\[]")
 
@@ -129,7 +135,7 @@ def strip_shells(text: str) -> str:
     inner = text.lstrip()[found.end() :] if found else text
     inner = _SHELL_TAIL.sub("", inner)
     if not inner.isascii():
-        inner = _ZH_TAIL.sub("", _ZH_SHELL.sub("", inner.lstrip()))
+        inner = _ZH_PARTICLE.sub("", _ZH_TAIL.sub("", _ZH_SHELL.sub("", inner.lstrip())))
     return inner if re.search(r"\w", inner) else text
 
 
@@ -255,6 +261,7 @@ def _han(run: str) -> list[Token]:
             continue
         if (
             not text.startswith("百分之")
+            and "点" not in text
             and run[found.start() :][:2] in _ZH_NOT_COUNTED
             and run[found.end() + 1 : found.end() + 2] != "钟"
         ):
@@ -489,18 +496,57 @@ def _join_han(tokens: list[Token], words: list[str], i: int, out: list[Token]) -
         rank = tokens[i + 1].value or 0.0
         out.append(Token(f"{numbers.show(rank)}th", "o", word, rank))
         return i + 2
+    following = tokens[i + 1] if i + 1 < len(tokens) else None
+    if word == "一点" and following is not None and following.kind == "n":  # 一点55: the hour, not a little
+        out += [Token("1", "n", "一", 1.0), Token("点", "u", "点")]
+        return i + 1
+    if word[:1] == "几" and word[1:] in zh.UNITS and len(word) > 2:  # 几厘米
+        canonical = zh.UNITS[word[1:]]
+        out += [
+            Token("几", "h", "几"),
+            Token(canonical, "m" if canonical in zh.CURRENCIES else "u", word[1:]),
+        ]
+        return i + 1
     if out and out[-1].kind == "n":
         for unit in (word, word[:2], word[:1]):
             if unit in zh.UNITS:
                 rest = word[len(unit) :]
                 canonical = zh.UNITS[unit]
                 out.append(Token(canonical, "m" if canonical in zh.CURRENCIES else "u", unit))
+                if rest.startswith("半"):
+                    _add(out, len(out) - 2, 0.5)
+                    rest = rest[1:]
                 if rest:
                     out.append(Token(rest, "h", rest))
                 return i + 1
-        if word == "个" and i + 1 < len(words) and words[i + 1][:2] in ("月", "小时", "星期", "礼拜"):
-            unit = words[i + 1]
+        if word == "个" and following is not None and following.text[:2] in ("月", "小时", "星期", "礼拜"):
+            unit = following.text
             out.append(Token(zh.UNITS.get(unit, unit), "u", unit))
             return i + 2
+        if word in ("个半", "个") and (
+            word != "个" or (following is not None and following.text[:1] == "半")
+        ):
+            rest = following.text[1:] if word == "个" and following is not None else ""
+            after = i + (2 if word == "个" else 1)
+            unit = rest or (words[after] if after < len(words) else "")
+            if unit in zh.UNITS:  # 两个半小时
+                _add(out, len(out) - 1, 0.5)
+                out.append(Token(zh.UNITS[unit], "u", unit))
+                return after + (0 if rest else 1)
+    counted = len(out) > 1 and out[-2].kind == "n" and (out[-1].kind == "u" or out[-1].text in _ZH_MEASURES)
+    if counted and word.startswith("半"):
+        _add(out, len(out) - 2, 0.5)  # 七点半, 三年半, 三杯半
+        if word[1:]:
+            out.append(Token(word[1:], "h", word[1:]))
+        return i + 1
+    if counted and out[-1].text not in ("点", "年", "月") and len(word) == 1 and numbers.ZH_DIGITS.get(word):
+        _add(out, len(out) - 2, numbers.ZH_DIGITS[word] / 10)  # 十二秒五, 三块五
+        return i + 1
     out.append(tokens[i])
     return i + 1
+
+
+def _add(out: list[Token], place: int, part: float) -> None:
+    """Make the number at `place` larger by a part of its unit."""
+    value = round((out[place].value or 0.0) + part, 9)
+    out[place] = Token(numbers.show(value), "n", out[place].raw, value)

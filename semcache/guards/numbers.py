@@ -21,6 +21,10 @@ ZH_DIGITS: Final = {c: i for i, c in enumerate("零一二三四五六七八九")
 }
 ZH_SCALES: Final = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
 ZH_NUMERAL: Final = "零〇一二两三四五六七八九十百千万亿"
+_FIGURE: Final = "[零〇一二三四五六七八九]"
+ZH_DECIMAL: Final = (  # 零点五, 三点一四; 七点三十, 八点五分, 七点三个人 and 一点一点 are none
+    rf"(?:[{ZH_NUMERAL}]+点{_FIGURE}+)(?![十百千分刻半点个位名只人])"
+)
 
 
 def show(value: float) -> str:
@@ -81,7 +85,13 @@ def ordinal(word: str) -> int | None:
 
 
 def from_chinese(text: str) -> float | None:
-    """Read ``三百五十`` or ``二〇一六``; None if it isn't a numeral throughout."""
+    """Read ``三百五十``, ``二〇一六`` or ``三点五``; None if it isn't a numeral throughout."""
+    whole, point, part = text.partition("点")
+    if point:
+        value, fraction = from_chinese(whole), from_chinese(part)
+        if value is None or fraction is None or any(c in ZH_SCALES for c in part):
+            return None
+        return float(f"{show(value)}.{''.join(str(ZH_DIGITS[c]) for c in part)}")
     if not text or any(c not in ZH_DIGITS and c not in ZH_SCALES for c in text):
         return None
     if not any(c in ZH_SCALES for c in text):

@@ -9,12 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from semcache.guards import analysis as an
+from semcache.guards import sums
 from semcache.guards.comparison import Comparison
+from semcache.guards.models import other_models
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Guard, Verdict, refuse, show
 
 NEAR: Final = 0.6  # overlap from which operators decide
 _THINGS: Final = frozenset((an.CONTENT, an.NAME, an.PLACE, an.UNIT, an.CURRENCY))
 _NUMERIC: Final = frozenset((an.NUMBER, an.ORDINAL, an.YEAR))
+_PARTS_OF_DAY: Final = {
+    "morning": range(4, 12), "noon": range(11, 14), "afternoon": range(12, 18), "evening": range(17, 24), "night": (*range(19, 24), *range(4)),
+}  # fmt: skip
 _SAME_DAY: Final = (
     frozenset(("today", "tonight")),
     frozenset(("今天", "今晚", "今早")),
@@ -52,7 +57,22 @@ def _meant_alike(one: str, other: str) -> bool:
     """Tell whether one is the other said less exactly: January, January 1st; today, tonight."""
     if one == other or (one.startswith(other + "-") or other.startswith(one + "-")):
         return True
-    return any(one in day and other in day for day in _SAME_DAY)
+    if one == other + "th" or other == one + "th":  # the 2nd world war, world war 2
+        return True
+    return (
+        _in_part(one, other) or _in_part(other, one) or any(one in day and other in day for day in _SAME_DAY)
+    )
+
+
+def _in_part(clock: str, part: str) -> bool:
+    """Tell whether a time of day lies in a part of the day: 6:00, morning."""
+    hours = _PARTS_OF_DAY.get(part)
+    return (
+        hours is not None
+        and clock.partition(":")[0].isdigit()
+        and ":" in clock
+        and int(clock.partition(":")[0]) in hours
+    )
 
 
 def _typed(name: str, classes: frozenset[str]) -> Guard:
@@ -75,7 +95,15 @@ def number(c: Comparison) -> Verdict:
     if left and right:
         return refuse(f"{show(left)} against {show(right)}")
     if left or right:
+        if sums.calculates(c.a) or sums.calculates(c.b):
+            return refuse(f"only one of two calculations has {show(left or right)}")
+        if min(_figures(c.a), _figures(c.b)) > 1 and not (c.left_b if left else c.left_a):
+            return refuse(f"several numbers, and only one text has {show(left or right)}")
         return PASS
+    if sums.calculates(c.a) and sums.calculates(c.b):
+        done = sums.operations(c.a) ^ sums.operations(c.b)
+        if done:
+            return refuse(f"only one of two calculations has {show(sorted(done))}")
     mine = _counted(c.a)
     if not mine:
         return NOT_APPLICABLE
@@ -87,6 +115,10 @@ def number(c: Comparison) -> Verdict:
         if exchanged:
             return refuse(f"the numbers count each other's things: {show(exchanged)}")
     return PASS
+
+
+def _figures(text: an.Analysis) -> int:
+    return sum(kind in _NUMERIC for kind in text.classes)
 
 
 def _exchanged(a: an.Analysis, b: an.Analysis) -> list[str]:
@@ -154,8 +186,12 @@ _OPERATOR: Final = frozenset("=<>!+-*/%&|^~:()[]{}#@$\\")
 
 
 def code(c: Comparison) -> Verdict:
-    """Refuse if both texts have an identifier, version or operator that the other lacks."""
+    """Refuse if both texts have an identifier, a model's name, version or operator that the other lacks."""
     verdict = _code(c)
+    if verdict.verdict != "refuse" and c.a.plain != c.b.plain:
+        left, right = other_models(c)
+        if left and right:
+            return refuse(f"{show(left)} against {show(right)}")
     if verdict.verdict == "refuse" or c.overlap < NEAR:
         return verdict
     left = [

@@ -7,13 +7,14 @@ asymmetric relation, or actor and object changes the question without changing a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from semcache.guards import analysis as an
 from semcache.guards import chinese as zh
 from semcache.guards import english as en
-from semcache.guards import lexicon
+from semcache.guards import han, lexicon
 from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison
 from semcache.guards.english import words
@@ -27,7 +28,6 @@ NEAR: Final = 0.8  # overlap from which two long texts count as near copies
 VERY_NEAR: Final = 0.9  # overlap from which the order of names alone decides
 _NAMING: Final = frozenset((an.NAME, an.PLACE, an.NUMBER, an.YEAR))
 _COMPARES: Final = words("than minus 比")
-_COMPARED: Final = re.compile("(?<![对相好百])比(?![较如例赛方特])")
 _JOINTS: Final = words("and or nor a an the &")
 _BE: Final = words("is was are were be been being")
 _GET: Final = words("get gets got getting")
@@ -78,7 +78,11 @@ def _between(text: Analysis, marker: int, sources: set[str], targets: set[str]) 
 
 
 def direction(c: Comparison) -> Verdict:
-    """Refuse if something is the start in one text and the goal in the other."""
+    """Refuse if something is the start in one text and the goal in the other, or they call or write to two people."""
+    if c.a.language == c.b.language == "zh":
+        called = han.called(c.a.plain, c.b.plain)
+        if called is not None:
+            return refuse(f"to {called[0]!r} in one and to {called[1]!r} in the other")
     from_a, to_a = _ends(c.a)
     from_b, to_b = _ends(c.b)
     if not (from_a or to_a) or not (from_b or to_b):
@@ -98,7 +102,8 @@ def order(c: Comparison) -> Verdict:
     if c.a.keys == c.b.keys:
         return NOT_APPLICABLE
     if c.a.language == c.b.language == "zh":
-        compared = _compared(c.a.normal.replace(" ", ""), c.b.normal.replace(" ", ""))
+        texts = c.a.normal.replace(" ", ""), c.b.normal.replace(" ", "")
+        compared = han.compared(*texts) or han.related(*texts)
         if compared is not None:
             return _changed_places(compared[:1], compared[1:])
     if not c.left_a and not c.left_b:
@@ -110,41 +115,45 @@ def order(c: Comparison) -> Verdict:
     return _swapped_contexts(c)
 
 
-def _compared(a: str, b: str) -> tuple[str, str] | None:
-    """Return X and Y where one Chinese text compares X with Y, and the other Y with X, in the same words.
-
-    By characters: how a word is cut depends on what stands beside it.
-    """
-    one, two = _COMPARED.search(a), _COMPARED.search(b)
-    if one is None or two is None:
-        return None
-    left_a, left_b, right_a, right_b = a[: one.start()], b[: two.start()], a[one.end() :], b[two.end() :]
-    differ = (i for i, (m, n) in enumerate(zip(left_a, left_b, strict=False)) if m != n)
-    shared = next(differ, min(len(left_a), len(left_b)))
-    x, y = left_a[shared:], left_b[shared:]
-    turned = right_a.startswith(y) and right_b.startswith(x) and right_a[len(y) :] == right_b[len(x) :]
-    return (x, y) if x and y and turned else None
-
-
 def _same_words(c: Comparison) -> Verdict:
-    x, y = c.a.keys, c.b.keys
+    found = _exchanged(c.a.keys, c.b.keys, chinese=c.a.language == "zh")
+    return PASS if found is None else _judge_exchange(c, *found)
+
+
+Parts: TypeAlias = tuple[str, ...]
+
+
+def _exchanged(x: Parts, y: Parts, *, chinese: bool) -> tuple[Parts, Parts, Parts] | None:
+    """Return L, M and R of the span in which x has L M R and y has R M L; None if there is none with a middle."""
     start = 0
     while start < min(len(x), len(y)) and x[start] == y[start]:
         start += 1
     end = 0
     while end < min(len(x), len(y)) - start and x[-1 - end] == y[-1 - end]:
         end += 1
-    found = _transposed(x[start : len(x) - end], y[start : len(y) - end])
-    if found is None or not found[1]:
-        return PASS
-    left, middle, right = found
+    # In Chinese what changed places may begin alike: 我, 我弟.
+    for begin in range(start, -1, -1) if chinese else (start,):
+        found = _transposed(x[begin : len(x) - end], y[begin : len(y) - end])
+        if found is not None and found[1]:
+            return found
+    if not chinese:
+        return None
+    bare = [tuple(key for key in keys if key not in zh.FILLERS) for keys in (x, y)]
+    return None if bare == [x, y] else _exchanged(bare[0], bare[1], chinese=True)
+
+
+def _judge_exchange(c: Comparison, left: Parts, middle: Parts, right: Parts) -> Verdict:
     if all(len(side) == 1 and side[0] in zh.PRONOUNS for side in (left, right)):
         return PASS if all(k in zh.SYMMETRIC for k in middle) else _changed_places(left, right)
     classes = dict(zip(c.a.keys, c.a.classes, strict=True))
+    if c.a.language == "zh" and _deed(left, middle, right, classes):
+        return _changed_places(left, right)
     if not all(any(classes[k] in _PARTS for k in side) for side in (left, right)):
         return PASS
     if c.a.language == "zh" and any(k in zh.QUESTION_WORDS for k in (*left, *right)):
         return PASS
+    if c.a.language == "zh" and _asymmetric(middle, classes):
+        return _changed_places(left, right)
     symmetric = zh.SYMMETRIC if c.a.language == "zh" else en.SYMMETRIC
     said = {w for k, w in zip(c.a.keys, c.a.words, strict=True) if k in middle}.union(middle)
     if not said.isdisjoint(symmetric):
@@ -152,6 +161,21 @@ def _same_words(c: Comparison) -> Verdict:
         if not numeric or said.isdisjoint(_COMPARES):
             return PASS
     return _changed_places(left, right)
+
+
+def _asymmetric(middle: Parts, classes: Mapping[str, str]) -> bool:
+    """Tell whether a Chinese middle makes a difference of its ends whatever else it says: 被, or a verb and no "and"."""
+    joints = zh.SYMMETRIC.intersection(middle) - {"是"}
+    return "被" in middle or (not joints and any(classes[key] in _PARTS for key in middle))
+
+
+def _deed(left: Parts, middle: Parts, right: Parts, classes: Mapping[str, str]) -> bool:
+    """Tell whether a person and somebody else changed places around what one does to the other: 老板骂了我, 我骂了老板."""
+    pronouns = [side for side in (left, right) if len(side) == 1 and side[0] in zh.PRONOUNS]
+    others = [side for side in (left, right) if side not in pronouns]
+    if len(pronouns) != 1 or not any(classes[k] in _PARTS for k in others[0]):
+        return False
+    return zh.SYMMETRIC.isdisjoint(middle) and any(classes[k] in _PARTS or k in zh.DONE_BY for k in middle)
 
 
 def _changed_places(left: tuple[str, ...], right: tuple[str, ...]) -> Verdict:
@@ -174,7 +198,7 @@ def _swapped_contexts(c: Comparison) -> Verdict:
     A moved clause keeps its inner neighbours; exchanged names take each other's. Lists may be
     reordered, and a passive may turn a sentence round.
     """
-    if _participles(c.a) != _participles(c.b):
+    if _participles(c.a) != _participles(c.b) or _voice_changed(c):
         return PASS
     before_a, behind_a, place_a = _neighbours(c.a)
     before_b, behind_b, place_b = _neighbours(c.b)
@@ -211,6 +235,25 @@ def _participles(text: Analysis) -> int:
                 text.keys[i + 1] != after and after.endswith(("en", "wn", "lt", "nt", "ght"))
             )
     return count
+
+
+def _voice_changed(c: Comparison) -> bool:
+    """Tell whether a verb that both texts have is passive in one of them only: used to load X, X can be loaded."""
+    mine, theirs = _passives(c.a), _passives(c.b)
+    return any(key in c.b.keys for key in mine - theirs) or any(key in c.a.keys for key in theirs - mine)
+
+
+def _passives(text: Analysis) -> set[str]:
+    """Return base forms of participles with a form of "be" at most two words before them."""
+    return {
+        key
+        for i, (key, word) in enumerate(zip(text.keys, text.words, strict=True))
+        if not _BE.isdisjoint(text.words[max(0, i - 2) : i])
+        and (
+            (word != key and word.endswith(("ed", "en", "wn", "lt", "nt", "ght")))
+            or "by" in text.words[i + 1 : i + 3]
+        )
+    }
 
 
 def _listed(text: Analysis, i: int, j: int) -> bool:
@@ -267,7 +310,12 @@ _SAME_PERSON: Final = str.maketrans("俺您", "我你")
 
 
 def _person(c: Comparison) -> Verdict:
-    """Refuse if each text speaks of persons and none of them is the same: 我妈妈叫什么, 你妈妈叫什么."""
+    """Refuse if each text speaks of persons and none of them is the same (我妈妈叫什么, 你妈妈叫什么), or they changed places."""
+    if _suffered(c):
+        return refuse("passive in one, active in the other, with the same order of actor and object")
+    changed = han.persons(c.a.plain, c.b.plain)
+    if changed is not None:
+        return refuse(f"{changed[0]!r} against {changed[1]!r}, in this order")
     mine, theirs = (set("".join(_PERSON.findall(text.normal)).translate(_SAME_PERSON)) for text in (c.a, c.b))
     if not mine or not theirs:
         return NOT_APPLICABLE
@@ -276,10 +324,30 @@ def _person(c: Comparison) -> Verdict:
     return refuse(f"{show(sorted(mine))} against {show(sorted(theirs))}")
 
 
+def _suffered(c: Comparison) -> bool:
+    """Tell whether one of two texts with the same content says 被, and who comes first is the same: 谁打败了他, 谁被他打败了."""
+    if c.left_a or c.left_b or ("被" in c.a.words) == ("被" in c.b.words):
+        return False
+    passive, active = (c.a, c.b) if "被" in c.a.words else (c.b, c.a)
+    at = passive.words.index("被")
+    said = [
+        [k for k, w in zip(t.keys, t.words, strict=True) if w != "被" and k not in zh.FILLERS]
+        for t in (passive, active)
+    ]
+    before = [k for k in passive.keys[:at] if k not in zh.FILLERS]
+    agent = passive.keys[at + 1 : at + 2]
+    return (
+        bool(before and agent)
+        and said[1][: len(before)] == before
+        and agent[0] in said[1][len(before) + 1 :]
+        and len(said[1]) >= len(before) + 2
+    )
+
+
 def _passive(text: Analysis) -> bool:
     """Tell whether the text says `is … -ed by`."""
     for i, word in enumerate(text.words):
-        if word != "by" or i < 2:
+        if word != "by" or i < 2 or not _agent(text, i + 1):
             continue
         verb, key = text.words[i - 1], text.keys[i - 1]
         if verb.endswith(("ed", "en")) or key != verb or "v" in lexicon.part_of_speech(verb):
@@ -299,6 +367,16 @@ def _passive_roles(active: list[str], passive: list[str]) -> Verdict:
                 return refuse("passive in one, active in the other, with the same order of actor and object")
             return PASS
     return PASS
+
+
+def _agent(text: Analysis, start: int) -> bool:
+    """Tell whether somebody that tells stands from `start` on: by the bank; not "by anyone", "is owned by?"."""
+    for word, kind in zip(text.words[start : start + 3], text.classes[start : start + 3], strict=True):
+        if kind in _PARTS:
+            return kind not in (an.DATE, an.UNIT)
+        if word not in _BETWEEN_MARKER_AND_END:
+            break
+    return False
 
 
 def _pronoun(c: Comparison) -> Verdict:

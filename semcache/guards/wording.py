@@ -10,7 +10,7 @@ from typing import Final
 
 from semcache.guards import analysis as an
 from semcache.guards import english as en
-from semcache.guards import lexicon
+from semcache.guards import han, lexicon
 from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison, alike
 from semcache.guards.english import words
@@ -161,7 +161,14 @@ _EXPLICIT: Final = frozenset(("why", "when", "where", "who", "how", "yesno"))
 
 
 def question(c: Comparison) -> Verdict:
-    """Refuse if nothing but the kind of question differs: when against where, how against why."""
+    """Refuse if nothing but the kind of question differs: when against where, how against why.
+
+    In Chinese also if one asks what something is like, or how to use it, and the other how to do something with it.
+    """
+    if c.a.language == c.b.language == "zh":
+        asked = han.manner(c.a.plain, c.b.plain)
+        if asked is not None:
+            return refuse(f"{asked[0]} against {asked[1]}")
     x, y = c.a.question, c.b.question
     if not x or not y:
         return NOT_APPLICABLE

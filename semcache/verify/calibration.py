@@ -185,7 +185,7 @@ def _shipped() -> tuple[Calibration, ...]:
     return tuple(sorted(found, key=lambda c: -len(c.fingerprint)))
 
 
-_ROUTED: Final = re.compile(r"en-(.+?)(?:-zh-(.+?))?-other-(.+)")  # of `encoders.RoutedEncoder`
+_ROUTED: Final = re.compile(r"bare-en-(.+?)(?:-zh-(.+?))?-other-(.+)")  # of `encoders.RoutedEncoder`
 
 
 def calibration_for(fingerprint: str) -> Calibration:

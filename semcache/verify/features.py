@@ -28,7 +28,7 @@ def features(
 
     Args:
         similarity: Cosine of the two embeddings.
-        rivals: Similarities of the candidates behind it, in any order.
+        rivals: Similarities of the other candidates, in any order.
         spread: See `FamilyCalibration`.
     """
     a, b = c.a, c.b
@@ -41,7 +41,7 @@ def features(
     shorter, longer = sorted((len(a.keys), len(b.keys)))
     missing = 1.0 - c.overlap
     crowded = crowding(similarity, rivals, spread)
-    both_ask = bool(a.question) and bool(b.question)
+    both_ask = a.asks and b.asks
     return (
         similarity,
         missing,

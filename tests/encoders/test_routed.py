@@ -115,3 +115,22 @@ def test_a_cache_has_it_unless_it_is_given_another() -> None:
 
         assert cache.explain(asked).encoder == default_encoder().fingerprint
         assert getattr(hit, "match", None) == "semantic", hit
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("Hello, what is a noun?", "what is a noun?"),
+        ("小布帮我打开便签", "帮我打开便签"),
+        ("你好，请问怎么退货呢？", "怎么退货"),
+    ],
+)
+def test_greetings_and_wake_words_are_not_embedded(encoder: RoutedEncoder, text: str, bare: str) -> None:
+    one, other = encoder.encode([text, bare])
+
+    assert np.array_equal(one, other)
+    assert encoder.inspect([text]) == encoder.inspect([bare])
+
+
+def test_a_greeting_alone_is_embedded(encoder: RoutedEncoder) -> None:
+    assert encoder.encode(["hello there"]).any()

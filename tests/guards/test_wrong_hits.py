@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from semcache.guards import normal_form
 from semcache.verify import CalibratedMatcher, calibration_for
 
 MATCHER = CalibratedMatcher(calibration_for("use-multilingual-3"))
@@ -37,6 +38,24 @@ REFUSED = [
     ("十分钟后提醒我", "十小时后提醒我", "unit"),
     ("明天天气怎么样", "昨天天气怎么样", "date"),
     ("一百美元是多少人民币", "一百欧元是多少人民币", "currency"),
+    ("把闹钟定在早上七点", "把闹钟定在早上七点半", "number"),
+    ("两个小时后提醒我关火", "两个半小时后提醒我关火", "number"),
+    ("一点八乘以四等于几", "八乘以四等于几", "number"),
+    ("零点五加三", "五加三", "number"),
+    ("定一个一点40的闹钟", "定一个三点40的闹钟", "number"),
+    ("三加五等于多少", "二加三加五等于多少", "number"),
+    ("what is 5 plus 3", "what is 5 plus 3 plus 2", "number"),
+    ("一公里等于多少米", "一公里等于多少厘米", "unit"),
+    ("一米等于几厘米", "一米等于几毫米", "unit"),
+    ("price of the galaxy s20", "price of the galaxy z20", "code"),
+    ("k7的参数", "k7x的参数", "code"),
+    # Chinese, by characters: persons, manner, whom it is for
+    ("你想让我给你读首诗", "我想让你给我读首诗", "subject"),
+    ("和她说我很想念他", "和他说我很想念她", "subject"),
+    ("扫地机器人怎么样", "扫地机器人怎么修", "question"),
+    ("人参怎么用", "人参怎么种", "question"),
+    ("给王小明打电话", "打电话给王明", "direction"),
+    ("发短信给老李", "给老刘发个短信", "direction"),
     # opposites, names, wording
     ("how do I enable two factor login", "how do I disable two factor login", "antonym"),
     ("is it safe to eat before surgery", "is it safe to eat after surgery", "antonym"),
@@ -63,6 +82,18 @@ SERVED = [
     ("猫比狗聪明吗", "请问猫比狗聪明吗？"),
     ("苹果和梨的比较", "梨和苹果的比较"),
     ("Is the shop open", "Is the shop really open"),
+    ("早上七点半叫我", "早上7.5点叫我"),
+    ("三点一四乘以二", "3.14乘以2"),
+    ("price of the iphone12", "price of the iPhone12"),
+    ("oppoa79的屏幕多大", "a79的屏幕多大"),
+    ("小布小布，今天会下雨吗", "今天会下雨吗"),
+    ("嘿 Siri，播放音乐", "播放音乐"),
+    ("那你会说方言吗", "你会说方言吗"),
+    ("没有收据怎么退货呢？", "没有收据怎么退货"),
+    ("给王小明打电话", "打电话给王小明"),
+    ("咖啡机怎么样", "咖啡机如何"),
+    ("the config flag can be used to load remote tables", "remote tables can be loaded with the config flag"),
+    ("No mention of the flag is made in the manual.", "The flag is not mentioned in the manual."),
 ]
 
 
@@ -77,6 +108,15 @@ def test_a_false_friend_is_refused_by_its_guard(stored: str, asked: str, guard: 
 @pytest.mark.parametrize(("stored", "asked"), SERVED, ids=[s[1] for s in SERVED])
 def test_a_rewording_is_served(stored: str, asked: str) -> None:
     assert MATCHER.judge(asked, stored, 0.95).reason is None
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [("小布丁怎么做", "小 布丁 怎么 做"), ("小布什是谁", "小 布什 是 谁"), ("那天下雨", "那天 下雨"), ("那么多人", "那么 多 人"),
+     ("小布", "小 布"), ("哈哈", "哈哈"), ("你呢", "你 呢"), ("一点一点地学", "一点一点 地学"), ("早上七点三十", "早上 7 点 30")],
+)  # fmt: skip
+def test_what_only_looks_like_a_shell_or_a_decimal_stays(text: str, normal: str) -> None:
+    assert normal_form(text) == normal
 
 
 @pytest.mark.parametrize(

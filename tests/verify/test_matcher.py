@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semcache.errors import ConfigurationError
+from semcache.guards import analyse
 from semcache.protocols import Matcher
 from semcache.reasons import MISS_REASONS
 from semcache.verify import CalibratedMatcher, Calibration, ThresholdMatcher, calibration_for
@@ -171,3 +172,21 @@ def test_the_only_near_prompt_is_served_where_one_of_many_is_not() -> None:
 
     assert alone.reason is None
     assert crowded.reason == "below_threshold"
+
+
+def test_a_statement_with_a_question_word_inside_does_not_ask() -> None:
+    asks = [analyse(text).asks for text in ASKED]
+
+    assert asks == [True, True, True, True, False, False, True, False]
+
+
+ASKED = [
+    "how do I sort a list",
+    "I want to know why the sky is blue",
+    "do you sell stamps",
+    "The manual names three flags, of which one is new?",
+    "The section on loading explains to beginners how tables are saved",
+    "put milk on the list",
+    "怎么退货",
+    "帮我打开便签",
+]
