@@ -119,7 +119,7 @@ SAME: Final = {  # word → group of words that stand for each other and share n
     for word in line.split()
 }
 NEGATIONS: Final = words(
-    "not no never none nobody nothing neither nor without cannot hardly unable absence lack lacks lacking"
+    "not no never none nobody nothing neither nor without cannot hardly unable absence lack lacks lacking avoid avoids avoiding prevent prevents preventing"
 )
 
 CONTRASTS: Final = pairs(

@@ -60,6 +60,11 @@ REFUSED = [
     ("how do I enable two factor login", "how do I disable two factor login", "antonym"),
     ("is it safe to eat before surgery", "is it safe to eat after surgery", "antonym"),
     ("which plants need water", "which plants don't need water", "negation"),
+    (
+        "How do I share a session across threads?",
+        "How do I avoid sharing a session across threads?",
+        "negation",
+    ),
     ("如何开通短信提醒", "如何关闭短信提醒", "antonym"),
     ("这个手机能防水吗", "这个手机不能防水吗", "antonym"),
     ("weather in Lisbon", "weather in Madrid", "place"),
