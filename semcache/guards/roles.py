@@ -20,6 +20,8 @@ from semcache.guards.comparison import Comparison
 from semcache.guards.english import words
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
+_Parts: TypeAlias = tuple[str, ...]
+
 _PRONOUNS: Final = words("his her him he she their they")
 _BETWEEN_MARKER_AND_END: Final = words("the a an my in at into city of downtown")
 _ENDS: Final = frozenset((an.PLACE, an.NAME, an.CURRENCY, an.UNIT))
@@ -120,10 +122,7 @@ def _same_words(c: Comparison) -> Verdict:
     return PASS if found is None else _judge_exchange(c, *found)
 
 
-Parts: TypeAlias = tuple[str, ...]
-
-
-def _exchanged(x: Parts, y: Parts, *, chinese: bool) -> tuple[Parts, Parts, Parts] | None:
+def _exchanged(x: _Parts, y: _Parts, *, chinese: bool) -> tuple[_Parts, _Parts, _Parts] | None:
     """Return L, M and R of the span in which x has L M R and y has R M L; None if there is none with a middle."""
     start = 0
     while start < min(len(x), len(y)) and x[start] == y[start]:
@@ -142,7 +141,7 @@ def _exchanged(x: Parts, y: Parts, *, chinese: bool) -> tuple[Parts, Parts, Part
     return None if bare == [x, y] else _exchanged(bare[0], bare[1], chinese=True)
 
 
-def _judge_exchange(c: Comparison, left: Parts, middle: Parts, right: Parts) -> Verdict:
+def _judge_exchange(c: Comparison, left: _Parts, middle: _Parts, right: _Parts) -> Verdict:
     if all(len(side) == 1 and side[0] in zh.PRONOUNS for side in (left, right)):
         return PASS if all(k in zh.SYMMETRIC for k in middle) else _changed_places(left, right)
     classes = dict(zip(c.a.keys, c.a.classes, strict=True))
@@ -163,13 +162,13 @@ def _judge_exchange(c: Comparison, left: Parts, middle: Parts, right: Parts) -> 
     return _changed_places(left, right)
 
 
-def _asymmetric(middle: Parts, classes: Mapping[str, str]) -> bool:
+def _asymmetric(middle: _Parts, classes: Mapping[str, str]) -> bool:
     """Tell whether a Chinese middle makes a difference of its ends whatever else it says: 被, or a verb and no "and"."""
     joints = zh.SYMMETRIC.intersection(middle) - {"是"}
     return "被" in middle or (not joints and any(classes[key] in _PARTS for key in middle))
 
 
-def _deed(left: Parts, middle: Parts, right: Parts, classes: Mapping[str, str]) -> bool:
+def _deed(left: _Parts, middle: _Parts, right: _Parts, classes: Mapping[str, str]) -> bool:
     """Tell whether a person and somebody else changed places around what one does to the other: 老板骂了我, 我骂了老板."""
     pronouns = [side for side in (left, right) if len(side) == 1 and side[0] in zh.PRONOUNS]
     others = [side for side in (left, right) if side not in pronouns]
@@ -178,7 +177,7 @@ def _deed(left: Parts, middle: Parts, right: Parts, classes: Mapping[str, str]) 
     return zh.SYMMETRIC.isdisjoint(middle) and any(classes[k] in _PARTS or k in zh.DONE_BY for k in middle)
 
 
-def _changed_places(left: tuple[str, ...], right: tuple[str, ...]) -> Verdict:
+def _changed_places(left: _Parts, right: _Parts) -> Verdict:
     return refuse(f"{' '.join(left)!r} and {' '.join(right)!r} changed places")
 
 
@@ -267,9 +266,7 @@ def _listed(text: Analysis, i: int, j: int) -> bool:
     )
 
 
-def _transposed(
-    x: tuple[str, ...], y: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
+def _transposed(x: _Parts, y: _Parts) -> tuple[_Parts, _Parts, _Parts] | None:
     """Write x as L M R and y as R M L; None if that can't be done with short outer parts."""
     size = len(x)
     for width_right in range(1, min(5, size)):
@@ -330,18 +327,10 @@ def _suffered(c: Comparison) -> bool:
         return False
     passive, active = (c.a, c.b) if "被" in c.a.words else (c.b, c.a)
     at = passive.words.index("被")
-    said = [
-        [k for k, w in zip(t.keys, t.words, strict=True) if w != "被" and k not in zh.FILLERS]
-        for t in (passive, active)
-    ]
-    before = [k for k in passive.keys[:at] if k not in zh.FILLERS]
+    said = [key for key in active.keys if key not in zh.FILLERS]
+    before = [key for key in passive.keys[:at] if key not in zh.FILLERS]
     agent = passive.keys[at + 1 : at + 2]
-    return (
-        bool(before and agent)
-        and said[1][: len(before)] == before
-        and agent[0] in said[1][len(before) + 1 :]
-        and len(said[1]) >= len(before) + 2
-    )
+    return bool(before and agent) and said[: len(before)] == before and agent[0] in said[len(before) + 1 :]
 
 
 def _passive(text: Analysis) -> bool:
