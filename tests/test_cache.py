@@ -574,6 +574,45 @@ def test_a_failing_encoder_leaves_exact_hits(make: Callable[..., Facade]) -> Non
     assert isinstance(reworded, Miss)
 
 
+def held_up(cache: Facade, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+    """Let a thread lose two seconds so many times between its reading of the exact match and its decision."""
+    core: Any = cache.cache._core
+    read, lost = core._clock_for, iter(range(int(min(times, 1000))))
+
+    def slow(look: Any, view: Any, entries: Any) -> Any:
+        if (
+            any(e is not None and e.prompt == look.request.prompt for e in view.entries)
+            and next(lost, None) is not None
+        ):
+            now = core.clock
+            monkeypatch.setattr(core, "clock", lambda: now() + 2.0)
+        return read(look, view, entries)
+
+    monkeypatch.setattr(core, "_clock_for", slow)
+
+
+def test_who_is_held_up_reads_the_exact_match_again(cache: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.put(RESET, "Click here.")
+    cache.put(RESET_TOO, "Click there.")
+    held_up(cache, monkeypatch, 1)
+
+    hit = cache.lookup(RESET_TOO)
+
+    assert (hit.text, hit.match) == ("Click there.", "exact")
+
+
+def test_a_neighbour_never_stands_in_for_an_exact_match_that_was_read_too_long_ago(
+    make: Callable[..., Facade], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = make(policy=Policy(deadline=60.0))
+    cache.put(RESET, "Click here.")
+    cache.put(RESET_TOO, "Click there.")
+    held_up(cache, monkeypatch, float("inf"))
+
+    assert cache.lookup(RESET_TOO).reason == "deadline"
+    assert len([c for c in cache.explain(RESET_TOO).candidates if c.prompt == RESET_TOO]) == 1
+
+
 def test_an_embedding_of_zeros_is_never_matched(make: Callable[..., Facade]) -> None:
     cache = make(TableEncoder({RESET: [0.0, 0.0], RESET_TOO: [0.0, 0.0], INVOICE: [1.0, 0.0]}))
     cache.put(ask(), "Open Settings")

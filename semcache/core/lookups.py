@@ -130,12 +130,20 @@ class Lookups(Rows):
             identity = look.identity = renewed
             serial, read_at = self._serial(), self.clock()
             view = yield from self._read(look, (identity.entry_id,), None)
+        reported = len(look.report or ())
         exact, decision = yield from self._exact(look, identity, view, read_at, serial)
+        if decision is not None and decision.reason == "deadline":
+            # Held up for so long that what was read may be withdrawn by now. No neighbour stands in for it.
+            if look.report is not None:
+                del look.report[reported:]
+            serial, read_at = self._serial(), self.clock()
+            view = yield from self._read(look, (identity.entry_id,), None)
+            exact, decision = yield from self._exact(look, identity, view, read_at, serial)
         if exact is None and decision is None and self.disk is not None and look.report is None:
             exact = yield from self._from_disk(look, identity)
         if exact is not None:
             return exact
-        if decision is not None and decision.reason in ("withdrawn", "blocked_text"):
+        if decision is not None and decision.reason in ("withdrawn", "blocked_text", "deadline"):
             return decision
         if pinned is not None:
             return decision or Miss(pinned, look.fence)
