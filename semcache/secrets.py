@@ -7,6 +7,7 @@ for lookup ids. A lookup id is self-contained: nothing is written when a hit is 
 from __future__ import annotations
 
 import binascii
+import hashlib
 import hmac
 import json
 import os
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from semcache.errors import UnknownLookupError
 from semcache.types import Match
 
-_decode = json.JSONDecoder().decode  # made once: making one takes as long as using it
+_decode = json.JSONDecoder().raw_decode  # made once: making one takes as long as using it
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _UNKNOWN = "unknown or expired lookup id"
 _URL = bytes.maketrans(b"+/", b"-_")
@@ -47,6 +48,11 @@ def digest(key: bytes, data: bytes) -> bytes:
 @lru_cache(maxsize=64)  # making one costs several times as much as copying one
 def _keyed(key: bytes) -> hmac.HMAC:
     return hmac.new(key, digestmod="sha256")
+
+
+def _signature(key: bytes, data: bytes) -> str:
+    """Return the keyed BLAKE2b of some data (RFC 7693), 16 bytes as text; it takes half as long as an HMAC."""
+    return _b64(hashlib.blake2b(data, key=key, digest_size=16).digest())
 
 
 def derive(root: bytes, *, generation: int = 0) -> Secrets:
@@ -90,7 +96,7 @@ def sign(serving: Serving, namespace: str, secrets: Secrets) -> str:
     fields = [key_id, namespace, serving.tenant, serving.entry_id, serving.revision, serving.match[0],
               round(serving.similarity, 4), serving.text, serving.nonce, round(serving.time, 3)]  # fmt: skip
     head = _b64(_encode(fields).encode())
-    return head + "." + _b64(digest(key, head.encode()))
+    return head + "." + _signature(key, head.encode())
 
 
 def verify(lookup_id: str, namespace: str, secrets: Secrets, *, now: float, lifetime: float) -> Serving:
@@ -105,10 +111,10 @@ def verify(lookup_id: str, namespace: str, secrets: Secrets, *, now: float, life
     """
     try:
         head, _, tail = lookup_id.partition(".")
-        fields = _decode(_unb64(head).decode())
-        key = next((key for key_id, key in secrets.tokens if key_id == fields[0]), b"")
+        fields, _ = _decode(_unb64(head).decode())  # all of it is signed, also what may follow
+        key = dict(secrets.tokens).get(fields[0], b"")
         # The letters are signed, not the bytes they stand for: one serving has one name.
-        good = hmac.compare_digest(tail, _b64(digest(key or b"no key", head.encode())))
+        good = hmac.compare_digest(tail, _signature(key or b"no key", head.encode()))
         if not (good and key) or fields[1] != namespace:
             raise UnknownLookupError(_UNKNOWN)
         _, _, tenant, entry_id, revision, match, similarity, text, nonce, time = fields

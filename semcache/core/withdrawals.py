@@ -186,14 +186,11 @@ class Withdrawals(State):
             self.flights.ground()
         if result.action == "withdrawn":
             yield from self.count_withdrawals()
-        told: list[Former] = []
-        at = Fence(epoch, round(self.server_now() * 1e6))  # the log will say it exactly
-        if result.action == "withdrawn":
-            told.append(Former("id", entry_id, at))
-        if about == "match" and result.action in ("withdrawn", "blocked"):
-            told.append(Former("block", entry_id, at))
-        if told:
-            yield from self._took_back(told, epoch)
+        if result.action in ("withdrawn", "blocked"):
+            at = Fence(epoch, round(self.server_now() * 1e6))  # the log will say it exactly
+            withdrawn = [Former("id", entry_id, at)] if result.action == "withdrawn" else []
+            blocked = [Former("block", entry_id, at)] if about == "match" else []
+            yield from self._took_back([*withdrawn, *blocked], epoch)
         if result.limited:
             with self.lock:
                 self.limited[principal] = self.clock() + policy.feedback_rate_window

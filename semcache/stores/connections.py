@@ -37,6 +37,7 @@ from redis.retry import Retry
 
 from semcache.errors import ConfigurationError, SemcacheError, StoreUnavailableError
 from semcache.stores.plans import Command, pack, script_by_sha
+from semcache.stores.sockets import limit
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,8 @@ class Direct:
         except _BROKEN as error:
             if self._revive is not None:
                 self._revive()
+            if time.monotonic() >= end:  # what redis-py says of the kernel's limit is that it failed
+                raise StoreUnavailableError("the store doesn't answer in time") from error
             raise unavailable(error) from error
         finally:
             self._busy.pop()
@@ -203,27 +206,18 @@ class Direct:
 def _exchange(
     connection: Any, commands: Sequence[Command], end: float, packed: bytes | None = None
 ) -> list[Any]:
-    # One time limit for all: the socket's own is per read, so it is set to what is left before each.
-    _limit(connection, end)
+    # One time limit for all: the socket's own is per read, so it is set to what is left every few replies.
+    limit(connection, end)
     connection.send_packed_command([packed or pack(commands)], check_health=False)
     replies: list[Any] = []
     for number in range(len(commands)):
         if number & 15 == 15:
-            _limit(connection, end)
+            limit(connection, end)
         try:
             replies.append(connection.read_response(disable_decoding=True))
         except ResponseError as error:
             replies.append(error)
     return replies
-
-
-def _limit(connection: Any, end: float) -> None:
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("no time left")
-    sock = getattr(connection, "_sock", None)
-    if sock is not None:
-        sock.settimeout(left)
 
 
 class _Reviver:

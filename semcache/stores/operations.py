@@ -380,9 +380,9 @@ def with_wait(plan: Plan[Any], *, cluster: bool) -> tuple[list[tuple[Any, ...]],
 
     In a cluster the wait would go to some node, not to the ones written: it isn't sent, and isn't claimed.
     """
-    limit = round(DURABLE_WAIT * 1000)
     if cluster or plan.durable == "memory":
         return plan.commands, 0.0
+    limit = round(DURABLE_WAIT * 1000)
     wait = ("WAITAOF", 1, 0, limit) if plan.durable == "local" else ("WAIT", 1, limit)
     return [*plan.commands, wait], DURABLE_WAIT + 0.5
 

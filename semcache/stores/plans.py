@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from hiredis import pack_command
 
@@ -64,8 +65,7 @@ class Script:
     sha: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan(Generic[T]):
+class Plan(NamedTuple, Generic[T]):
     """Commands of one round trip and what their replies mean.
 
     Attributes:
@@ -506,14 +506,13 @@ class Plans:
         rules = mark.rules
         bucket = int(time.time() // rules.rate_window) if rules.rate_window else 0
         limit = keys.limit(mark.principal, bucket)
-        words = _rule_words(rules)
         commands = [
             call("feedback", beside if self._cluster else [*beside, limit, keys.log], mark.verdict, mark.about,
                  "" if mark.revision is None else mark.revision, mark.principal, mark.nonce, mark.text,
-                 "" if mark.similarity is None else f"{mark.similarity:.4f}", f"{mark.weight:.6g}", *words, MAX_LOG, mark.entry_id)
+                 "" if mark.similarity is None else f"{mark.similarity:.4f}", f"{mark.weight:.6g}", _packed_rules(rules), mark.entry_id)
         ]  # fmt: skip
         if self._cluster:
-            commands += [("INCR", limit), ("PEXPIRE", limit, words[-1])]
+            commands += [("INCR", limit), ("PEXPIRE", limit, _ms(rules.rate_window * 2))]
 
         def parse(replies: list[Any]) -> FeedbackResult:
             action, raters, weight, needed, spoken = as_text(check(replies[0])).split()
@@ -832,11 +831,11 @@ def _refresh(record: Any, tries: int) -> Refresh:
 
 
 @lru_cache(maxsize=64)
-def _rule_words(rules: FeedbackRules) -> tuple[int | str, ...]:
-    """Return the arguments of the feedback script that are the same for all verdicts under one policy."""
-    return (
-        rules.raters, int(rules.window * 1e6), _ms(rules.keep), MAX_OBSERVATIONS, MAX_BLOCKED, rules.trust,
-        int(rules.trust_window * 1e6), _ms(rules.rate_window * 2),
+def _packed_rules(rules: FeedbackRules) -> bytes:
+    """Return the argument of the feedback script that is the same for all verdicts under one policy."""
+    return struct.pack(
+        "<9d", rules.raters, int(rules.window * 1e6), int(_ms(rules.keep)), MAX_OBSERVATIONS, rules.trust,
+        int(rules.trust_window * 1e6), int(_ms(rules.rate_window * 2)), MAX_BLOCKED, MAX_LOG,
     )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 -- Record one verdict, trim, count, decide.
 -- KEYS: entry, downs, tomb, blocked, ups (one slot), where all slots are one server's the principal's limit and the log too
--- ARGV: verdict, about, revision ('' = whatever is stored), principal, nonce, text digest, similarity,
---       weight of the rater, raters that withdraw (N), window in us, keep in ms, most observations,
---       most blocked texts, trust that raises N by one (0 = none does), window of trust in us, life of the limit in ms,
---       most records of the log, entry id
+-- ARGV: verdict, about, revision ('' = whatever is stored), principal, nonce, text digest, similarity, weight of the rater,
+--       rules, entry id
+-- The rules are nine doubles in one, which is read faster than nine arguments: raters that withdraw (N), window in us, keep in
+-- ms, most observations, trust that raises N by one (0 = none does), window of trust in us, life of the limit in ms, most
+-- blocked texts, most records of the log.
 -- Returns "<action> <raters> <their weight> <weight that withdraws> <verdicts in this stretch of the limit, 0 where that
 -- isn't counted here>": one string is read faster than five
 --
@@ -11,18 +12,18 @@
 -- each scored by server time. Distinct raters are the lesser of distinct principals and distinct nonces, each with the
 -- weight of its heaviest mark, so that neither a thousand names on one lookup id nor one name with a thousand lookup
 -- ids counts for more than one.
+local base, window, keep, most_seen, step, trust_window, limit_life, most_blocked, most_told = struct.unpack('<ddddddddd', ARGV[9])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local spoken = 0
 if KEYS[6] then
   spoken = redis.call('INCR', KEYS[6])
-  if spoken == 1 then redis.call('PEXPIRE', KEYS[6], ARGV[16]) end
+  if spoken == 1 then redis.call('PEXPIRE', KEYS[6], limit_life) end
 end
-local entry = redis.call('HMGET', KEYS[1], 'state', 'revision')
+local entry = redis.call('HMGET', KEYS[1], 'state', 'revision', 'blocked')
 if entry[1] ~= 'live' or (ARGV[3] ~= '' and entry[2] ~= ARGV[3]) then return 'none 0 0 0 ' .. spoken end
 local verdict, about, revision = ARGV[1], ARGV[2], entry[2]
 local principal, nonce, text, weight = ARGV[4], ARGV[5], ARGV[6], ARGV[8]
-local base, window, trust_window = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[15])
 local MARKS, OWN, TRUSTED, EPSILON = math.min(8000, math.max(256, 8 * base)), 16, 256, 1e-9
 
 -- Marks of this revision in their window, oldest first; those of another revision go.
@@ -50,25 +51,28 @@ local ups = read(5, trust_window, function(mark)
 end)
 
 -- Removes this principal's marks that aren't to be kept.
-local function drop(key, marks, keep)
+local function drop(key, marks, keep_it)
   for i = #marks, 1, -1 do
-    if marks[i].principal == principal and not (keep and keep(marks[i])) then
+    if marks[i].principal == principal and not (keep_it and keep_it(marks[i])) then
       redis.call('ZREM', KEYS[key], marks[i].mark)
       table.remove(marks, i)
     end
   end
 end
 
--- Records a mark in place of this principal's that aren't to be kept; then those past their window go, and the oldest
--- of too many. The new one is added first: a set that was emptied would be made anew.
-local function record(key, marks, word, span, most, keep)
+-- Records a mark in place of this principal's that aren't to be kept; the oldest of too many go. The new one is added
+-- first: a set that was emptied would be made anew. Once in a sixteenth of the window the set's life is renewed, and
+-- those past the window go; until then they aren't read.
+local function record(key, marks, word, span, most, keep_it)
   redis.call('ZADD', KEYS[key], now, word)
-  redis.call('PEXPIRE', KEYS[key], math.max(1, math.ceil(span / 1000)))
+  if redis.call('PTTL', KEYS[key]) < span / 1000 then
+    redis.call('PEXPIRE', KEYS[key], math.ceil(span / 1000 * 17 / 16) + 1)
+    redis.call('ZREMRANGEBYSCORE', KEYS[key], '-inf', string.format('(%.0f', now - span))
+  end
   for i = #marks, 1, -1 do
     if marks[i].mark == word then table.remove(marks, i) end
   end
-  drop(key, marks, keep)
-  redis.call('ZREMRANGEBYSCORE', KEYS[key], '-inf', string.format('(%.0f', now - span))
+  drop(key, marks, keep_it)
   marks[#marks + 1] = {
     mark = word, about = about, principal = principal, nonce = nonce, text = text, weight = tonumber(weight)
   }
@@ -101,35 +105,34 @@ local function observe(sign)
   local seen = {}
   for word in string.gmatch(redis.call('HGET', KEYS[1], 'seen') or '', '%S+') do seen[#seen + 1] = word end
   seen[#seen + 1] = ARGV[7] .. sign
-  local first = math.max(1, #seen - tonumber(ARGV[12]) + 1)
+  local first = math.max(1, #seen - most_seen + 1)
   redis.call('HSET', KEYS[1], 'seen', table.concat(seen, ' ', first))
 end
 
 local function block(word)
-  if redis.call('SCARD', KEYS[4]) >= tonumber(ARGV[13]) then return end
+  if redis.call('SCARD', KEYS[4]) >= most_blocked then return end
   redis.call('SADD', KEYS[4], word)
-  redis.call('PEXPIRE', KEYS[4], ARGV[11])
+  redis.call('PEXPIRE', KEYS[4], keep)
   redis.call('HSET', KEYS[1], 'blocked', table.concat(redis.call('SMEMBERS', KEYS[4]), ' '))
   if not KEYS[7] then return end
   -- Told under the next sequence number, as by announce.lua.
   local newest = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)
   local last = newest[1] and tonumber(string.match(newest[1][1], '^(%d+)')) or 0
-  redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[17], string.format('%.0f-0', last + 1),
-    'at', string.format('%.0f', now), 'op', 'block', 'entry', ARGV[18])
+  redis.call('XADD', KEYS[7], 'MAXLEN', '~', most_told, string.format('%.0f-0', last + 1),
+    'at', string.format('%.0f', now), 'op', 'block', 'entry', ARGV[10])
 end
 
 local function withdraw(reason)
   redis.call('HSET', KEYS[3], 'time', string.format('%.0f', now), 'reason', reason, 'revision', revision)
   redis.call('HINCRBY', KEYS[3], 'count', 1)
-  redis.call('PEXPIRE', KEYS[3], ARGV[11])
+  redis.call('PEXPIRE', KEYS[3], keep)
   redis.call('HSET', KEYS[1], 'state', 'withdrawn')
-  redis.call('PEXPIRE', KEYS[1], ARGV[11])
+  redis.call('PEXPIRE', KEYS[1], keep)
   redis.call('DEL', KEYS[2], KEYS[5])
 end
 
 -- Entries that many called right need more raters against them, at most twice as many.
 local function needed()
-  local step = tonumber(ARGV[14])
   if step == 0 or #ups == 0 then return base end
   local _, trust = distinct(ups)
   return base + math.min(base, math.floor(trust / step + EPSILON))
@@ -141,7 +144,8 @@ end
 
 if verdict ~= '-1' then
   drop(2, downs)
-  if redis.call('SREM', KEYS[4], text .. '@' .. principal) == 1 then
+  -- The entry tells all that is blocked for it.
+  if entry[3] and redis.call('SREM', KEYS[4], text .. '@' .. principal) == 1 then
     local left = redis.call('SMEMBERS', KEYS[4])
     if #left > 0 then redis.call('HSET', KEYS[1], 'blocked', table.concat(left, ' ')) else redis.call('HDEL', KEYS[1], 'blocked') end
   end

@@ -1,0 +1,104 @@
+"""Time limits of sockets: kept by the kernel where it can, and by Python elsewhere."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semcache.errors import StoreUnavailableError
+from semcache.stores.connections import connect
+from semcache.stores.embedded import EmbeddedServer
+from semcache.stores.sockets import limit, rounded
+from tests.faults.proxy import Proxy
+
+
+class Wrapped:
+    """A socket that isn't a plain one, as those that encrypt."""
+
+    def __init__(self) -> None:
+        self.given: float | None = None
+
+    def settimeout(self, seconds: float | None) -> None:
+        self.given = seconds
+
+
+@pytest.fixture
+def silent() -> Iterator[Any]:
+    """A connection whose other end says nothing."""
+    here, there = socket.socketpair()
+    yield SimpleNamespace(_sock=here)
+    here.close()
+    there.close()
+
+
+@given(st.floats(1e-6, 1e6))
+def test_a_limit_is_rounded_up_by_less_than_a_sixteenth(seconds: float) -> None:
+    assert seconds <= rounded(seconds) <= seconds * 17 / 16
+
+
+def waited(connection: Any) -> float:
+    started = time.monotonic()
+    with pytest.raises(OSError):
+        connection._sock.recv(1)
+    return time.monotonic() - started
+
+
+def test_a_read_ends_at_its_limit_and_the_next_has_its_own(silent: Any) -> None:
+    limit(silent, time.monotonic() + 0.1)
+    short = waited(silent)
+    limit(silent, time.monotonic() + 0.4)
+    long = waited(silent)
+
+    assert 0.09 <= short < 0.39 <= long < 2.0
+
+
+def test_the_shortest_limit_isnt_none_at_all(silent: Any) -> None:
+    limit(silent, time.monotonic() + 1e-4)
+
+    assert waited(silent) < 1.0
+
+
+def test_a_new_socket_of_a_connection_gets_the_limit_too(silent: Any) -> None:
+    limit(silent, time.monotonic() + 0.1)
+    here, there = socket.socketpair()
+    with here, there, silent._sock:
+        silent._sock = here
+        limit(silent, time.monotonic() + 0.1)
+
+        assert waited(silent) < 1.0
+
+
+def test_no_time_is_no_limit(silent: Any) -> None:
+    with pytest.raises(TimeoutError):
+        limit(silent, time.monotonic() - 1.0)
+
+
+def test_a_socket_that_encrypts_has_pythons_limit() -> None:
+    connection = SimpleNamespace(_sock=Wrapped())
+    limit(connection, time.monotonic() + 5.0)
+
+    assert connection._sock.given == pytest.approx(5.0, abs=0.5)
+
+
+def test_a_server_that_hangs_says_so_in_time(tmp_path: Path) -> None:
+    with EmbeddedServer.open(tmp_path) as server:
+        proxy = Proxy(str(server.socket_path))
+        connections = connect(proxy.url, 5.0)
+        assert connections.execute([("PING",)], 1.0) == [b"PONG"]
+        proxy.set("hang")
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailableError, match="in time"):
+            connections.execute([("PING",)], 0.3)
+        took = time.monotonic() - started
+        connections.close()
+        proxy.close()
+
+    assert 0.29 <= took < 2.0
