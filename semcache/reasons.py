@@ -28,6 +28,7 @@ GUARDS: Final = (
     "subject",
     "language",
     "context",
+    "parts",
     "near_copy",
 )
 """Names of the guards; each gives the miss reason ``guard:<name>``."""

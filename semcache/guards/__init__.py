@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from semcache.guards import context, polarity, quantities, roles, wording
+from semcache.guards import context, parts, polarity, quantities, roles, wording
 from semcache.guards.analysis import Analysis, analyse
 from semcache.guards.comparison import Comparison, compare
 from semcache.guards.normal import normal_form
@@ -34,6 +34,7 @@ GUARDS: Final[tuple[tuple[str, Guard], ...]] = (
     ("qualifier", wording.qualifier),
     ("question", wording.question),
     ("context", context.context),
+    ("parts", parts.parts),
 )
 
 __all__ = ["GUARDS", "Analysis", "Comparison", "Guard", "Verdict", "analyse", "compare", "normal_form"]

@@ -44,6 +44,9 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _KANA: Final = re.compile(r"[\u3040-\u30ff]")
 _HANGUL: Final = re.compile(r"[\uac00-\ud7af]")
 _SENTENCE_END: Final = re.compile(r"[.!?。！？:]\s*$")
+_SIGNS: Final = re.compile(
+    r"\\[A-Za-z]|\$[?#!@*$]|(?<!\w)(['\"`])[A-Za-z]\1|!(?=[*.\w/])|\+\+(?=\w)|(?<=\w)\+\+(?!\w)"
+)
 _QUOTED: Final = re.compile(r"\"\"?([^\"]{2,80}?)\"\"?|(?<!\w)'([^']{3,80}?)'(?!\w)")
 
 
@@ -67,6 +70,7 @@ class Analysis:
         capitals: Keys of words capitalised inside a sentence, where case tells anything.
         quotes: Quoted spans, lower case.
         question: First question word, ``yesno``, or empty.
+        signs: What is written in signs that words don't tell apart: escapes, shell variables, one quoted letter, a "!" before something.
         asks: Whether it is put as a question: not a statement with a "which" or "how" inside.
     """
 
@@ -86,6 +90,7 @@ class Analysis:
     quotes: frozenset[str]
     question: str
     asks: bool
+    signs: tuple[str, ...]
 
 
 _FAMILY: Final = {"en": "en", "zh": "zh", "ja": "cjk", "ko": "cjk"}
@@ -134,6 +139,7 @@ def analyse(text: str) -> Analysis:
         else frozenset(),
         question=question,
         asks=bool(question) and (chinese or "?" in plain or _opens(tokens)),
+        signs=tuple(match[0] for match in _SIGNS.finditer(plain)),
     )
 
 

@@ -119,12 +119,12 @@ SAME: Final = {  # word → group of words that stand for each other and share n
     for word in line.split()
 }
 NEGATIONS: Final = words(
-    "not no never none nobody nothing neither nor without cannot hardly unable absence lack lacks lacking avoid avoids avoiding prevent prevents preventing"
+    "not no non never none nobody nothing neither nor without cannot hardly unable absence lack lacks lacking avoid avoids avoiding prevent prevents preventing"
 )
 
 CONTRASTS: Final = pairs(
     """
-    before after|with without|he she|him her|his her|himself herself|and or|more less/fewer|most least|always never
+    before after|with without|much little|used new|above under|until since|got gave|gets gives|getting giving|he she|him her|his her|himself herself|and or|more less/fewer|most least|always never
     everyone nobody|everything nothing|somebody nobody|inside outside|indoor outdoor|indoors outdoors|above below|over under|on off
     in out|into out|up down|upstairs downstairs|upper lower|internal external|inbound outbound|incoming outgoing|male female
     man woman|boy girl|husband wife|father mother|dad mom/mum|brother sister|son daughter|uncle aunt|nephew niece|king queen|boyfriend girlfriend
@@ -476,6 +476,16 @@ MODIFIERS_THAT_ADD_NOTHING: Final = words("""
     really actually somehow truly indeed basically literally just simply in fact honestly certainly definitely
     currently now exactly specifically please kindly possibly generally usually
     """)
+NARROWING: Final = words(
+    "vegan vegetarian kosher halal gluten beginner student senior budget kids toddler toy winter summer"
+)
+"""Nouns that narrow down what stands behind them."""
+VAGUE: Final = words("""
+    few present basic modern brief visible current available local existing corresponding specific certain particular actual real true proper exact reliable cool nice great good best
+    better top interesting easy easiest simple possible various several different overall general common main whole entire complete full detailed
+    helpful useful right correct appropriate ideal effective efficient personal own favorite favourite
+    """)
+"""Adjectives that narrow nothing down."""
 QUALIFIERS: Final = words("""
     only best worst cheapest cheap good bad top free new old latest first last nearest closest fastest easiest biggest smallest
     largest highest lowest longest shortest oldest newest used becoming become simultaneously former except excluding unless always

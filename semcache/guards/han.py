@@ -83,5 +83,154 @@ def called(a: str, b: str) -> tuple[str, str] | None:
     return (mine, theirs) if mine and theirs and mine != theirs else None
 
 
+_NAMED: Final = (  # longer ones before their beginnings
+    "西班牙|意大利|葡萄牙|阿拉伯|土耳其|希伯来|匈牙利|罗马尼亚|乌克兰|荷兰|波兰|瑞典|芬兰|丹麦|挪威|希腊|印地|拉丁|越南|印尼|马来|缅甸|蒙古|捷克|文言|白话"
+    "|英|法|德|日|韩|俄|泰|越|葡|西|意|藏|中|汉|粤"
+)
+_LANGUAGE: Final = re.compile(rf"({_NAMED})(?:语|文(?!化|明|件|献|艺))")
+_INTO: Final = re.compile("([中英法德日韩俄泰西意葡汉])(?:翻)?译(?:成)?([中英法德日韩俄泰西意葡汉])")
+
+
+def languages(a: str, b: str) -> tuple[str, str] | None:
+    """Return which languages each text names, where both do and not the same: 翻译成日文, 翻译成泰文; 中译英, 中译法."""
+    mine, theirs = (
+        sorted({*_LANGUAGE.findall(text), *(">".join(pair) for pair in _INTO.findall(text))})
+        for text in (a, b)
+    )
+    return (" ".join(mine), " ".join(theirs)) if mine and theirs and mine != theirs else None
+
+
+_DAY: Final = re.compile("(?:周|星期|礼拜)([一二三四五六日天])(?!下班)")
+_MONTH: Final = re.compile("(?:农历|阴历)?(正|腊|冬|[一二三四五六七八九十]{1,2})月(?!份?[票饼嫂子])")
+_SUNDAY: Final = str.maketrans("天", "日")
+
+
+def days(a: str, b: str) -> tuple[str, str] | None:
+    """Return the weekdays, or months by their Chinese names, of each text where both have some and not the same: 下周一, 下周三."""
+    for pattern in (_DAY, _MONTH):
+        mine, theirs = (sorted(set("".join(pattern.findall(text)).translate(_SUNDAY))) for text in (a, b))
+        if mine and theirs and mine != theirs and len(pattern.findall(a)) == len(pattern.findall(b)):
+            return "".join(mine), "".join(theirs)
+    return None
+
+
+_BRAND: Final = re.compile(
+    "(招商|建设|工商|农业|交通|邮储|中信|民生|光大|平安|兴业|浦发|华夏|广发)银行|中国(移动|联通|电信)|([海南东国川厦])航(?![空行天运道])"
+)
+
+
+def brands(a: str, b: str) -> tuple[str, str] | None:
+    """Return the banks, carriers and airlines of each text, where both name one and they have none in common."""
+    mine, theirs = ({"".join(found) for found in _BRAND.findall(text)} for text in (a, b))
+    return ("".join(sorted(mine)), "".join(sorted(theirs))) if mine and theirs and not mine & theirs else None
+
+
+_LATIN: Final = re.compile("[A-Za-z][A-Za-z0-9_+#.-]*")
+
+
+def latin(a: str, b: str) -> tuple[str, str] | None:
+    """Return the words in Latin letters that only one text has, where both have one: docker rm, docker rmi.
+
+    One inside the other is no other word (OPPO, OPPOA5) unless the texts are the same but for that.
+    """
+    mine, theirs = ({word.lower().strip(".-") for word in _LATIN.findall(text)} for text in (a, b))
+    left, right = sorted(mine - theirs), sorted(theirs - mine)
+    if not left or not right:
+        return None
+    if all(any(_branded(x, y) for y in right) for x in left):
+        return None
+    inside = all(any(x in y or y in x for y in right) for x in left)
+    if inside and _FILLERS.sub("", _LATIN.sub("_", a)) != _FILLERS.sub("", _LATIN.sub("_", b)):
+        return None
+    return " ".join(left), " ".join(right)
+
+
+def _branded(x: str, y: str) -> bool:
+    """Tell whether one is a model's name and the other the same behind its brand: a79, oppoa79."""
+    shorter, longer = sorted((x, y), key=len)
+    return longer.endswith(shorter) and any(map(str.isdigit, shorter))
+
+
+def turned(a: str, b: str) -> tuple[str, str] | None:
+    """Return the characters by which two texts differ at one place: 涨停, 跌停."""
+    a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
+    most = min(len(a), len(b))
+    start = next((i for i in range(most) if a[i] != b[i]), most)
+    end = next((i for i in range(most - start) if a[-1 - i] != b[-1 - i]), most - start)
+    x, y = a[start : len(a) - end], b[start : len(b) - end]
+    return (x, y) if x and y else None
+
+
+def inserted(a: str, b: str) -> str:
+    """Return what one text says at one place, inside it, beyond the other, else an empty string: 二手 in 买二手手机, 买手机.
+
+    A 不 between two equal characters (能不能) only asks.
+    """
+    a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
+    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
+    size = len(longer) - len(shorter)
+    start = next((i for i, (x, y) in enumerate(zip(longer, shorter, strict=False)) if x != y), len(shorter))
+    if not size or longer[start + size :] != shorter[start:] or start + size == len(longer):
+        return ""
+    span = longer[start : start + size]
+    before, after = longer[start - 1 : start], longer[start + size]
+    return "" if before == after else span
+
+
+_DOES: Final = re.compile("[吃打骂给借欠倒进爱恨追咬撞救教娶嫁赢胜超管养害杀骗换派还送到至]|都是")
+_JOINT: Final = re.compile("[和与跟同或及、]|还是|(?<!都)是")
+_ASKS: Final = re.compile("[怎么什谁哪几多少吗呢]")
+
+
+def exchanged(a: str, b: str) -> tuple[str, str] | None:
+    """Return X and Y where one does to the other what the other does to it in the other text: 把水倒进酸里, 把酸倒进水里."""
+    a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
+    found = turned(a, b)
+    if found is None or len(a) != len(b):
+        return None
+    one, two = found
+    for i in range(1, min(5, len(one) - 1)):
+        for j in range(1, min(5, len(one) - i)):
+            x, middle, y = one[:i], one[i : len(one) - j], one[len(one) - j :]
+            if (
+                two == y + middle + x
+                and _DOES.search(middle)
+                and not _JOINT.search(middle)
+                and not _ASKS.search(x + y)
+            ):
+                return x, y
+    return None
+
+
+_LETTER: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z](?:\.[a-z]{1,4})?(?![A-Za-z0-9])|[甲乙丙丁]")
+_JOINED: Final = re.compile(r"[\s、，,/&+]*(?:和|与|跟|同|及|或|还是|以及)?[\s、，,/&+]*")
+
+
+def lettered(a: str, b: str) -> tuple[str, str] | None:
+    """Return what letters stand for, in order, where the texts are the same but for that: A 收购 B, B 收购 A.
+
+    Letters that are only listed (A 和 B) may come in any order.
+    """
+    operands = _operands(a), _operands(b)
+    if all(operands) and operands[0] == operands[1][::-1]:
+        return " ".join(operands[0]), " ".join(operands[1])
+    if _LETTER.sub("_", a) != _LETTER.sub("_", b):
+        return None
+    mine, theirs = _LETTER.findall(a), _LETTER.findall(b)
+    if mine == theirs or sorted(mine) != sorted(theirs):
+        return None
+    between = _LETTER.split(a)[1:-1]
+    return None if all(_JOINED.fullmatch(one) for one in between) else (" ".join(mine), " ".join(theirs))
+
+
+_COMMAND: Final = re.compile(r"(?:cp|mv|ln|rsync|scp|diff)\s+(?:-\w+\s+)*([\w./-]+)\s+([\w./-]+)")
+
+
+def _operands(text: str) -> tuple[str, ...]:
+    """Return the two operands of a shell command in a text: what it copies, and where to."""
+    found = _COMMAND.search(text)
+    return found.groups() if found else ()
+
+
 def _whom(text: str) -> str:
     return next((found[1] for pattern in _CALLED if (found := pattern.search(text))), "")

@@ -10,13 +10,15 @@ from typing import Final
 
 from semcache.guards import chinese as zh
 from semcache.guards import english as en
-from semcache.guards import lexicon
+from semcache.guards import han, lexicon
 from semcache.guards.comparison import Comparison, alike
 from semcache.guards.english import words
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
 NEAR: Final = 0.8  # least overlap at which one more negation decides
 VERY_NEAR: Final = 0.9  # least overlap at which a weak contrast (and, or) decides
+_ZH_NOT: Final = words("不 没 没有 未 非 无")
+_SIDED: Final = words("- hand hands handed foot feet side arm leg eye ear knee shoulder wrist turn lane")
 _DEGREES: Final = words("more less fewer most least")
 
 
@@ -42,9 +44,17 @@ def _opposite(c: Comparison, i: int, j: int, chinese: bool) -> bool:
         opposite = (x, y) in en.CONTRASTS
     else:
         opposite = lexicon.antonyms(x, y) or lexicon.antonyms(c.a.keys[i], c.b.keys[j])
-    if not opposite or (x, y) not in en.WEAK_CONTRASTS or c.overlap >= VERY_NEAR:
+    if not opposite or (x, y) not in en.WEAK_CONTRASTS or c.overlap >= VERY_NEAR or _sided(c, i, j):
         return opposite
     return {x, y} == {"and", "or"} and c.a.question == c.b.question == "yesno" and c.overlap >= 0.6
+
+
+def _sided(c: Comparison, i: int, j: int) -> bool:
+    """Tell whether both words say of which side something is: left-handed, right foot."""
+    return all(
+        text.words[k] in ("left", "right") and (text.words[k + 1 : k + 2] or ("",))[0] in _SIDED
+        for text, k in ((c.a, i), (c.b, j))
+    )
 
 
 def _opposite_han(x: str, y: str) -> bool:
@@ -83,6 +93,10 @@ def antonym(c: Comparison) -> Verdict:
     if not c.only_a or not c.only_b:
         return NOT_APPLICABLE
     found = opposites(c)
+    if not found and c.a.language == c.b.language == "zh":
+        turned = han.turned(c.a.plain, c.b.plain)
+        if turned in zh.CONTRASTS:
+            return refuse(f"{turned[0]!r} against {turned[1]!r}")
     if not found:
         return NOT_APPLICABLE
     counted = sum(_negates(x) for x, _ in found) - sum(_negates(y) for _, y in found)
@@ -96,6 +110,10 @@ def antonym(c: Comparison) -> Verdict:
 
 def negation(c: Comparison) -> Verdict:
     """Refuse if one text negates once more and they are otherwise close."""
+    if c.a.language == c.b.language == "zh":
+        inserted = han.inserted(c.a.plain, c.b.plain)
+        if inserted in _ZH_NOT:
+            return refuse(f"only one of them says {inserted!r}")
     if not c.a.negations and not c.b.negations:
         return NOT_APPLICABLE
     if (c.a.negations - c.b.negations) % 2 == 0 or c.overlap < NEAR or opposites(c):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from semcache.guards import analysis as an
-from semcache.guards import sums
+from semcache.guards import han, sums
 from semcache.guards.comparison import Comparison
 from semcache.guards.models import other_models
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Guard, Verdict, refuse, show
@@ -77,6 +77,10 @@ def _in_part(clock: str, part: str) -> bool:
 
 def _typed(name: str, classes: frozenset[str]) -> Guard:
     def guard(c: Comparison) -> Verdict:
+        if name == "date" and c.a.language == c.b.language == "zh":
+            days = han.days(c.a.plain, c.b.plain)
+            if days is not None:
+                return refuse(f"{days[0]} against {days[1]}")
         if c.left_a and c.left_b:
             left, right = _unmatched(c, classes)
             if left and right:
@@ -169,6 +173,8 @@ def match_places(left: list[str], right: list[str]) -> None:
 
 def place(c: Comparison) -> Verdict:
     """Refuse if both texts name a place that the other doesn't."""
+    if c.a.language == c.b.language == "zh" and han.inserted(c.a.plain, c.b.plain) in tuple("东南西北"):
+        return refuse("only one of them names a side of a place")
     left = [c.a.keys[i] for i in c.left_a if c.a.classes[i] == an.PLACE]
     right = [c.b.keys[i] for i in c.left_b if c.b.classes[i] == an.PLACE]
     match_places(left, right)
@@ -187,6 +193,14 @@ _OPERATOR: Final = frozenset("=<>!+-*/%&|^~:()[]{}#@$\\")
 
 def code(c: Comparison) -> Verdict:
     """Refuse if both texts have an identifier, a model's name, version or operator that the other lacks."""
+    if c.a.signs != c.b.signs and (
+        c.a.normal == c.b.normal or (c.a.signs and c.b.signs and c.overlap >= NEAR)
+    ):
+        return refuse(f"{show(c.a.signs)} against {show(c.b.signs)}")
+    if c.a.language == c.b.language == "zh":
+        latin = han.latin(c.a.plain, c.b.plain)
+        if latin is not None:
+            return refuse(f"{latin[0]!r} against {latin[1]!r}")
     verdict = _code(c)
     if verdict.verdict != "refuse" and c.a.plain != c.b.plain:
         left, right = other_models(c)

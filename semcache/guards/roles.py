@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from semcache.guards import analysis as an
 from semcache.guards import chinese as zh
 from semcache.guards import english as en
-from semcache.guards import han, lexicon
+from semcache.guards import han, lexicon, people
 from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison
 from semcache.guards.english import words
@@ -51,7 +51,7 @@ def _ends(text: Analysis) -> tuple[frozenset[str], frozenset[str]]:
         key = text.keys[i]
         if word == "between":
             _between(text, i, sources, targets)
-        elif word in froms or key in froms:
+        elif word in froms or key in froms or (word == "of" and "out" in text.words[max(0, i - 1) : i]):
             _add_end(text, i, sources)
         elif word in tos or key in tos:
             found = _add_end(text, i, targets)
@@ -85,6 +85,9 @@ def direction(c: Comparison) -> Verdict:
         called = han.called(c.a.plain, c.b.plain)
         if called is not None:
             return refuse(f"to {called[0]!r} in one and to {called[1]!r} in the other")
+    given = people.given(c)
+    if given:
+        return refuse(f"only one of them is to {given} out")
     from_a, to_a = _ends(c.a)
     from_b, to_b = _ends(c.b)
     if not (from_a or to_a) or not (from_b or to_b):
@@ -105,7 +108,12 @@ def order(c: Comparison) -> Verdict:
         return NOT_APPLICABLE
     if c.a.language == c.b.language == "zh":
         texts = c.a.normal.replace(" ", ""), c.b.normal.replace(" ", "")
-        compared = han.compared(*texts) or han.related(*texts)
+        compared = (
+            han.compared(*texts)
+            or han.related(*texts)
+            or han.lettered(c.a.plain, c.b.plain)
+            or han.exchanged(c.a.plain, c.b.plain)
+        )
         if compared is not None:
             return _changed_places(compared[:1], compared[1:])
     if not c.left_a and not c.left_b:
@@ -299,6 +307,13 @@ def subject(c: Comparison) -> Verdict:
         if len(first) == len(second) >= 3:
             return _passive_roles(first, second)
         return PASS
+    if people.self_or_other(c):
+        return refuse("the one who asks in one, somebody else in the other")
+    who = people.another(c)
+    if who:
+        return refuse(f"only one of them is about {who!r}")
+    if people.exchanged(c):
+        return refuse("done to one in one, by one in the other")
     return _pronoun(c)
 
 
@@ -310,6 +325,9 @@ def _person(c: Comparison) -> Verdict:
     """Refuse if each text speaks of persons and none of them is the same (我妈妈叫什么, 你妈妈叫什么), or they changed places."""
     if _suffered(c):
         return refuse("passive in one, active in the other, with the same order of actor and object")
+    kin = han.inserted(c.a.plain, c.b.plain)
+    if kin in zh.KIN:
+        return refuse(f"only one of them is about {kin!r}")
     changed = han.persons(c.a.plain, c.b.plain)
     if changed is not None:
         return refuse(f"{changed[0]!r} against {changed[1]!r}, in this order")

@@ -30,9 +30,10 @@ WHEN: Final = {
     "direction": "something is the start in one and the goal in the other, or they are for two people",
     "order": "two parts changed places around an asymmetric middle",
     "subject": "actor and object, or persons, were exchanged, or a pronoun leaves open who is meant",
-    "qualifier": "only one of two yes/no questions has a qualifier, and the rest is the same",
-    "question": "nothing but the kind of question differs, or one asks what it is like and the other how to",
+    "qualifier": "only one has a word that narrows it, and the rest is the same",
+    "question": "nothing but the kind of question differs, or who, when, where, why or how many is asked of one thing",
     "context": "both have one passage in common, and what is asked beside it isn't alike",
+    "parts": "one asks what the other does, and for something else beside it",
     "near_copy": "both are long and share most words, some of them moved",
 }
 """When each guard refuses; it passes otherwise."""

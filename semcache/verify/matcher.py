@@ -106,7 +106,7 @@ class CalibratedMatcher:
             flip = flips.of_guard("language", "refuse", detail)
             findings = (Finding("language", "refuse", detail, flip),) if explain else ()
             return Judgement("guard:language", findings=findings, detail=detail)
-        if a.normal == b.normal:
+        if a.normal == b.normal and a.signs == b.signs:
             findings = (
                 (Finding("normal_form", "pass", "equal normal form", "no threshold flips it"),)
                 if explain

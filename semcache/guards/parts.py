@@ -1,0 +1,168 @@
+"""The guard for prompts that ask for more than one thing: an answer to the first doesn't answer the second. Pure.
+
+An embedding of two questions lies near that of the first, and nearer the longer that one is. So where one text has a part that
+asks for something of its own, and the rest of it already says what the other text says, the other's answer lacks a part.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from semcache.guards import analysis as an
+from semcache.guards import english as en
+from semcache.guards import lexicon
+from semcache.guards.analysis import Analysis, analyse
+from semcache.guards.comparison import Comparison, compare
+from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
+
+LEAST_WEIGHT: Final = {"en": 0.5, "zh": 0.8}  # of a part that asks for something of its own
+KNOWN: Final = 0.5  # share of a part that stands in the other text from which it is no more than that one's
+SAID: Final = 0.7  # share of the other text that the rest must say
+SAID_BESIDE: Final = 0.4  # ... where the other one asks for something of its own too
+
+_ENDS: Final = {
+    "en": re.compile(
+        r"(?<=[.!?;])\s+|\n+|(?<=,)\s+(?=(?:(?:and|but|so)\s+)?(?:how|what|when|where|who|why|which|should|shall|can|could|do|does|did|is|are|will|would|am|may|must)\b)",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        r"(?<=[!?;,])\s*(?=[^\s!?;,])|(?<=[\u3400-\u9fff]\.)\s*(?=\S)|\n+"
+    ),  # marks are narrow here
+}
+_SHORTENED: Final = re.compile(
+    r"\b(?:mr|mrs|ms|dr|st|vs|etc|e\.g|i\.e|no|prof|sr|jr|inc|ltd|fig|[a-z])\.$", re.IGNORECASE
+)
+_ASKING: Final = re.compile(r"[?？]\s*$")
+_LEADS: Final = en.words("and also then plus next finally afterwards so but please kindly")
+_BEGINS: Final = en.words("and also then plus with but while")
+_PLACES: Final = en.words("after afterwards below above once finally next underneath then")
+_ZH_LEADS: Final = (
+    "先",
+    "给",
+    "出",
+    "写",
+    "替",
+    "列",
+    "讲",
+    "解释",
+    "推荐",
+    "翻译",
+    "总结",
+    "然后",
+    "接着",
+    "最后",
+    "顺便",
+    "还有",
+    "还要",
+    "另外",
+    "并",
+    "再",
+    "请",
+    "帮",
+    "给我",
+)
+_OF_ITS_OWN: Final = frozenset(
+    ("when", "where", "who", "why", "number")
+)  # what and how come with whatever is asked
+_GENERIC: Final = en.words(
+    "possible safe normal ok okay fine good bad true right correct idea thought suggestion opinion advice help tip solution "
+    "anyone someone somebody know experience do think mean support allow recommend answer brief briefly short work kind sort "
+    "happen thank thanks appreciate sure sense wrong problem issue fix matter try "
+    "处理 解决 恢复 价值 价格 价钱 分别 哪些 可以 给分 悬赏 看 帮帮忙 帮忙 帮 忙 谢谢 谢 求助 求 急 原因 知道 有人 大神 高手 问题 说明 介绍 解答 回答 怎么办 为什么"
+)
+
+
+def parts(c: Comparison) -> Verdict:
+    """Refuse if one text asks what the other does, and for something else beside it."""
+    if c.a.family != c.b.family or c.a.family not in ("en", "zh"):
+        return NOT_APPLICABLE
+    both = (_pieces(c.a, c.b), _pieces(c.b, c.a))
+    if max(map(len, both)) < 2:
+        return NOT_APPLICABLE
+    extra = [
+        [place for place, piece in enumerate(pieces) if _asks(piece, x.family) and _beyond(piece, y)]
+        for pieces, x, y in zip(both, (c.a, c.b), (c.b, c.a), strict=True)
+    ]
+    least = SAID_BESIDE if extra[0] and extra[1] else SAID
+    for pieces, places, y in zip(both, extra, (c.b, c.a), strict=True):
+        for place in places:
+            if _says(" ".join(pieces[:place] + pieces[place + 1 :]), y, least):
+                return refuse(f"only one of them also asks {pieces[place]!r}")
+    return PASS
+
+
+def _pieces(x: Analysis, y: Analysis) -> list[str]:
+    """Return the sentences of a text, or what the other text says and what this one adds to it."""
+    added = _added(x, y) if x.family == "en" else ""
+    return [y.plain, added] if added else _sentences(x.plain, x.family)
+
+
+def _added(x: Analysis, y: Analysis) -> str:
+    """Return what a text says at one place beyond the other, in words, where it begins by "and", "with", "also" …"""
+    size = len(x.keys) - len(y.keys)
+    if size < 2:
+        return ""
+    start = next((i for i, (a, b) in enumerate(zip(x.keys, y.keys, strict=False)) if a != b), len(y.keys))
+    for first in range(max(0, start - 1), start + 1):  # "and" may stand behind the place as well as before it
+        if x.keys[first + size :] == y.keys[first:] and x.keys[:first] == y.keys[:first]:
+            span = x.words[first : first + size]
+            if span[0] in _BEGINS or "also" in span:
+                return " ".join(span if span[0] == "and" else ("and", *span))
+    return ""
+
+
+@lru_cache(maxsize=an.CACHE_SIZE)
+def _sentences(plain: str, family: str) -> list[str]:
+    found: list[str] = []
+    for part in (part.strip() for part in _ENDS[family].split(plain)):
+        if found and _SHORTENED.search(found[-1]):  # Mr. Smith, J. Doe
+            found[-1] += " " + part
+        elif part:
+            found.append(part)
+    return found
+
+
+def _asks(piece: str, family: str) -> bool:
+    """Tell whether a part asks, or tells somebody to do something."""
+    if _ASKING.search(piece):
+        return True
+    seen = analyse(piece)
+    if family == "zh":
+        return bool(seen.question) or piece.startswith(_ZH_LEADS)
+    if seen.asks:
+        return True
+    words = list(seen.words)
+    added = bool(words) and words[0] == "and"
+    if "," in piece and words and words[0] in _PLACES:  # After that, give me three questions
+        words = list(analyse(piece.partition(",")[2]).words)
+    while words and words[0] in _LEADS:
+        words.pop(0)
+    if not words:
+        return False
+    return (
+        added
+        or (words[0] not in en.FUNCTION and "v" in lexicon.part_of_speech(words[0]))
+        or words[0] in en.CARRIERS
+    )
+
+
+def _beyond(piece: str, y: Analysis) -> bool:
+    """Tell whether a part says enough that the other text doesn't."""
+    seen = analyse(piece)
+    compared = compare(seen, y)
+    new = [i for i in compared.left_a if seen.keys[i] not in _GENERIC and seen.classes[i] != an.CARRIER]
+    heavy = sum(seen.weights[i] for i in new)
+    if heavy >= LEAST_WEIGHT[y.family] and heavy >= (1.0 - KNOWN) * seen.total:
+        return True
+    return (
+        seen.question in _OF_ITS_OWN and seen.question != y.question and seen.total >= LEAST_WEIGHT[y.family]
+    )
+
+
+def _says(rest: str, y: Analysis, least: float) -> bool:
+    """Tell whether the other parts say what the other text says."""
+    if not rest or not y.total:
+        return False
+    return 1.0 - compare(analyse(rest), y).weight_b / y.total >= least

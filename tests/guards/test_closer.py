@@ -1,0 +1,72 @@
+"""Small changes that a cosine hardly sees, and rewordings that resemble them: what each guard says of a pair."""
+
+from __future__ import annotations
+
+import pytest
+
+from semcache.guards import GUARDS, analyse, compare
+from semcache.verify import CalibratedMatcher, calibration_for
+
+MATCHER = CalibratedMatcher(calibration_for("use-multilingual-3"))
+REFUSED = [
+    ("qualifier", "lasagne recipe for six people", "vegan lasagne recipe for six people"),
+    ("qualifier", "Name the largest lake in Africa.", "Name the second largest lake in Africa."),
+    ("qualifier", "give me ten baby names from ireland", "give me ten unisex baby names from ireland"),
+    ("qualifier", "买手机要检查哪些地方", "买二手手机要检查哪些地方"),
+    ("question", "How long is the Suez Canal?", "Who owns the Suez Canal?"),
+    ("question", "When was the telescope invented?", "Where was the telescope invented?"),
+    ("question", "is it legal to fly a drone over a public beach in spain", "how do i fly a drone over a public beach in spain"),
+    ("question", "Which type of lamp do I need for a small kitchen?", "How many lamps do I need for a small kitchen?"),
+    ("question", "What is in a Bloody Mary?", "Who invented the Bloody Mary?"),
+    ("subject", "i snore like a chainsaw, how do i get some sleep", "my wife snores like a chainsaw, how do i get some sleep"),
+    ("subject", "my boss owes me 500 dollars, how do i bring it up", "i owe my boss 500 dollars, how do i bring it up"),
+    ("antonym", "I'm left-handed, on which wrist is a watch worn?", "I'm right-handed, on which wrist is a watch worn?"),
+    ("antonym", "My ficus gets too much light", "My ficus gets too little light"),
+    ("antonym", "looking for new tyres for a Golf", "looking for used tyres for a Golf"),
+    ("antonym", "股票涨停了还能买进去吗", "股票跌停了还能买进去吗"),
+    ("antonym", "顺时针拧是松还是紧", "逆时针拧是松还是紧"),
+    ("negation", "toxic houseplants for cats, a list", "non-toxic houseplants for cats, a list"),
+    ("negation", "老公同意要二胎，我该怎么办", "老公不同意要二胎，我该怎么办"),
+    ("direction", "a checklist for moving to a rented flat", "a checklist for moving out of a rented flat"),
+    ("order", "A公司收购B公司以后，股票怎么办", "B公司收购A公司以后，股票怎么办"),
+    ("order", "数学题，甲是乙的3倍，甲是多少", "数学题，乙是甲的3倍，甲是多少"),
+    ("order", "象棋里马能吃炮要满足什么条件", "象棋里炮能吃马要满足什么条件"),
+    ("language", "帮忙中译英：本店不打烊", "帮忙中译法：本店不打烊"),
+    ("language", "说明书需要一份荷兰语的", "说明书需要一份波兰语的"),
+    ("code", "docker rm后面该跟什么参数", "docker rmi后面该跟什么参数"),
+    ("code", "Go里make返回的是指针吗", "Go里new返回的是指针吗"),
+    ("code", "bash: what does $? hold", "bash: what does $# hold"),
+    ("code", "Tell me the ASCII code of 'A'", "Tell me the ASCII code of 'a'"),
+    ("code", r"does \d+ match abc", r"does \D+ match abc"),
+    ("code", ".gitignore里写 *.log 会怎么样", ".gitignore里写 !*.log 会怎么样"),
+]  # fmt: skip
+PASSED = [
+    ("qualifier", "What is the difference between a lake and a pond?", "What is the basic difference between a lake and a pond?"),
+    ("qualifier", "show me the movie times", "show me the current movie times"),
+    ("question", "How long should soft eggs cook?", "How many minutes should soft eggs cook?"),
+    ("question", "Is it possible to export my notes?", "How can I export my notes?"),
+    ("question", "When was the telescope invented?", "What year was the telescope invented?"),
+    ("subject", "help me lose weight", "how do i lose weight"),
+    ("subject", "What if my landlord sues me?", "my landlord is suing me, what now?"),
+    ("order", "A和B哪个好", "B和A哪个好"),
+    ("order", "香蕉好还是苹果好", "苹果好还是香蕉好"),
+    ("negation", "能删除微信吗", "能不能删除微信吗"),
+    ("language", "英语怎么学", "怎么学好英语"),
+    ("code", "我的OPPO密码忘了", "OPPOA5忘记密码"),
+    ("code", "这部是OPPO几", "这个是oppo几"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "one", "other"), REFUSED)
+def test_a_small_change_is_refused_by_its_guard(guard: str, one: str, other: str) -> None:
+    for a, b in ((one, other), (other, one)):
+        said = {name: rule(compare(analyse(a), analyse(b))).verdict for name, rule in GUARDS}
+
+        assert said[guard] == "refuse"
+        assert str(MATCHER.judge(a, b, 0.99).reason).startswith("guard:")
+
+
+@pytest.mark.parametrize(("guard", "one", "other"), PASSED)
+def test_a_rewording_passes_that_guard(guard: str, one: str, other: str) -> None:
+    for a, b in ((one, other), (other, one)):
+        assert dict(GUARDS)[guard](compare(analyse(a), analyse(b))).verdict != "refuse"

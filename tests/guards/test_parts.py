@@ -1,0 +1,96 @@
+"""A prompt that asks for two things isn't answered by the answer to one of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semcache.encoders import default_encoder
+from semcache.guards import analyse, compare
+from semcache.guards.parts import parts
+from semcache.verify import CalibratedMatcher, calibration_for
+
+ENCODER = default_encoder()
+MATCHER = CalibratedMatcher(calibration_for(ENCODER.fingerprint))
+
+MORE = [
+    ("How do I reset my password?", " And where do I find my invoice?"), ("Write a haiku about spring.", " Then translate it into German."),
+    ("What is the capital of France", " and its population"), ("How long do eggs keep in the fridge?", " Can I freeze them?"),
+    ("What are the side effects of ibuprofen?", " Can I take it with alcohol?"), ("Explain how TCP works.", " Give an example in Python."),
+    ("Who wrote Hamlet?", " When was it written?"), ("Recommend a good pasta recipe.", " What wine goes with it?"),
+    ("Summarize this article in three sentences.", " Also list the main arguments as bullet points."),
+    ("How do I install Docker on Ubuntu?", " How do I run it without sudo?"), ("Plan a weekend in Rome.", " Keep it under 300 euros."),
+    ("我的密码忘了怎么办？", "还有发票在哪里下载？"), ("写一首关于春天的诗。", "然后翻译成英文。"), ("怎么取消订阅？", "这个月还会扣费吗？"),
+    ("北京到上海的高铁要多久？", "票价多少？"),
+]  # fmt: skip
+CHANGED = [
+    ("How do I reset my password?", "Where do I find my invoice?", "How do I close my account?"),
+    ("I have a cat.", "What should I feed it?", "How often should I bathe it?"),
+    ("My flight was cancelled.", "Can I get a refund?", "Can I rebook for free?"),
+    ("My grandson swallowed chewing gum,", "how long does it stay inside him?", "should I call a doctor?"),
+    ("我买了一双鞋。", "怎么退货？", "怎么清洗？"), ("我家孩子三岁了。", "每天要睡多久？", "要打什么疫苗？"),
+]  # fmt: skip
+SAME = [
+    ("How do I reset my password?", "How do I reset my password? Thanks!"), ("How do I reset my password?", "How do I reset my password? Any ideas?"),
+    ("How do I block my lost card?", "I lost my card. How do I block my lost card?"), ("Can I take ibuprofen with alcohol?", "Can I take ibuprofen with alcohol? Is it safe?"),
+    ("How do I cancel my order?", "How do I cancel my order? Can someone help me?"), ("What is the capital of France?", "What is the capital of France? Please answer briefly."),
+    ("Would Mr. Smith be a good mayor?", "Would Mr. Smith make a good mayor?"), ("怎么取消订阅？", "怎么取消订阅？谢谢！"),
+]  # fmt: skip
+
+
+def said(one: str, other: str) -> str:
+    return parts(compare(analyse(one), analyse(other))).verdict
+
+
+@pytest.mark.parametrize(("first", "more"), MORE)
+def test_a_second_demand_is_another_prompt(first: str, more: str) -> None:
+    assert said(first, first + more) == said(first + more, first) == "refuse"
+
+
+@pytest.mark.parametrize(("shared", "one", "other"), CHANGED)
+def test_two_demands_behind_one_sentence_are_never_served_for_each_other(
+    shared: str, one: str, other: str
+) -> None:
+    assert served([(f"{shared} {one}", f"{shared} {other}")]) == []
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_what_asks_for_nothing_more_passes(one: str, other: str) -> None:
+    assert said(one, other) != "refuse"
+    assert said(other, one) != "refuse"
+
+
+QUESTIONS = {
+    "en": [
+        "How do I renew my passport?", "What is a good name for a parrot?", "Why does my radiator bang at night?", "Who painted the Night Watch?",
+        "Can I grow lemons on a balcony?", "When was the telescope invented?", "How much does a piano weigh?", "Where do swallows spend the winter?",
+        "What is the plural of octopus?", "Should I rent or buy skis?", "How is blue cheese made?", "Which visa does a journalist need?",
+    ],
+    "zh": [
+        "护照怎么续期？", "鹦鹉叫什么名字好听？", "暖气片半夜为什么会响？", "夜巡是谁画的？", "阳台上能种柠檬吗？", "望远镜是什么时候发明的？", "一架钢琴有多重？",
+        "燕子在哪里过冬？", "滑雪板是租还是买？", "蓝纹奶酪怎么做？", "记者要办什么签证？", "苹果树什么时候剪枝？",
+    ],
+}  # fmt: skip
+
+
+def served(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    stored, asked = (ENCODER.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    similarities = np.clip(np.einsum("ij,ij->i", stored, asked), -1.0, 1.0)
+    judged = zip(pairs, similarities, strict=True)
+    return [pair for pair, s in judged if MATCHER.judge(pair[1], pair[0], float(s)).reason is None]
+
+
+@pytest.mark.parametrize(("language", "between"), [("en", " "), ("zh", "")])
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_of_several_questions_each_counts(language: str, between: str, data: st.DataObject) -> None:
+    drawn = data.draw(st.lists(st.sampled_from(QUESTIONS[language]), min_size=3, max_size=6, unique=True))
+    *asked, new = drawn
+    place = data.draw(st.integers(0, len(asked) - 1))
+    stored = between.join(asked)
+    added = between.join([*asked[:place], new, *asked[place:]])
+    replaced = between.join([*asked[:place], new, *asked[place + 1 :]])
+
+    assert served([(stored, added), (added, stored), (stored, replaced)]) == []
