@@ -37,7 +37,7 @@ from redis.retry import Retry
 
 from semcache.errors import ConfigurationError, SemcacheError, StoreUnavailableError
 from semcache.stores.plans import Command, pack, script_by_sha
-from semcache.stores.sockets import limit
+from semcache.stores.sockets import limit, release
 
 log = logging.getLogger(__name__)
 
@@ -153,11 +153,13 @@ class Direct:
     def _carry(self, commands: Sequence[Command], end: float, packed: bytes | None) -> list[Any]:
         connection = self._take()
         try:
-            replies = _exchange(connection, commands, end, packed)
+            replies = _exchange(connection, commands, end, packed, kept=self._keeps)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
                 again = [without_script(commands[i]) or commands[i] for i in missing]
-                for i, reply in zip(missing, _exchange(connection, again, end), strict=True):
+                for i, reply in zip(
+                    missing, _exchange(connection, again, end, kept=self._keeps), strict=True
+                ):
                     replies[i] = reply
         except BaseException:
             connection.disconnect()
@@ -190,6 +192,8 @@ class Direct:
         ):  # nobody waits for one
             self._aside.append(connection)
             return
+        else:
+            release(connection)
         self._pool.release(connection)
 
     def client(self) -> redis.Redis:
@@ -204,15 +208,15 @@ class Direct:
 
 
 def _exchange(
-    connection: Any, commands: Sequence[Command], end: float, packed: bytes | None = None
+    connection: Any, commands: Sequence[Command], end: float, packed: bytes | None = None, *, kept: bool
 ) -> list[Any]:
     # One time limit for all: the socket's own is per read, so it is set to what is left every few replies.
-    limit(connection, end)
+    limit(connection, end, kernel=kept)
     connection.send_packed_command([packed or pack(commands)], check_health=False)
     replies: list[Any] = []
     for number in range(len(commands)):
         if number & 15 == 15:
-            limit(connection, end)
+            limit(connection, end, kernel=kept)
         try:
             replies.append(connection.read_response(disable_decoding=True))
         except ResponseError as error:

@@ -22,8 +22,12 @@ _KERNEL: Final = (
 )  # where a timeval is two of these
 
 
-def limit(connection: Any, end: float) -> None:
+def limit(connection: Any, end: float, *, kernel: bool) -> None:
     """Let a connection of redis-py wait no longer than until then, by the monotonic clock, for each read and write.
+
+    Args:
+        kernel: Whether the kernel may keep the limit: for connections that stay ours from one use to the next, since what it
+            keeps costs more to take back than Python's.
 
     Raises:
         TimeoutError: It is over already.
@@ -34,7 +38,7 @@ def limit(connection: Any, end: float) -> None:
     sock = getattr(connection, "_sock", None)
     if sock is None:  # it connects when something is sent, within its own limit
         return
-    if not _KERNEL or type(sock) is not socket.socket:
+    if not (kernel and _KERNEL) or type(sock) is not socket.socket:
         sock.settimeout(left)
         return
     seconds = rounded(left)
@@ -47,6 +51,17 @@ def limit(connection: Any, end: float) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
     connection.semcache_limit = sock, seconds
+
+
+def release(connection: Any) -> None:
+    """Give a connection the limit back that it has by its client's settings, before somebody else uses it."""
+    sock = getattr(connection, "_sock", None)
+    if sock is None:
+        return
+    if connection.__dict__.pop("semcache_limit", (None,))[0] is sock:
+        for which in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            sock.setsockopt(socket.SOL_SOCKET, which, struct.pack("ll", 0, 0))
+    sock.settimeout(connection.socket_timeout)
 
 
 def rounded(seconds: float) -> float:

@@ -10,13 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semcache import Hit, Policy, SemanticCache
 from semcache.errors import StoreUnavailableError
 from semcache.stores.connections import connect
 from semcache.stores.embedded import EmbeddedServer
-from semcache.stores.sockets import limit, rounded
+from semcache.stores.sockets import limit, release, rounded
+from semcache.testing import HashEncoder
 from tests.faults.proxy import Proxy
 
 
@@ -52,38 +55,65 @@ def waited(connection: Any) -> float:
 
 
 def test_a_read_ends_at_its_limit_and_the_next_has_its_own(silent: Any) -> None:
-    limit(silent, time.monotonic() + 0.1)
+    limit(silent, time.monotonic() + 0.1, kernel=True)
     short = waited(silent)
-    limit(silent, time.monotonic() + 0.4)
+    limit(silent, time.monotonic() + 0.4, kernel=True)
     long = waited(silent)
 
     assert 0.09 <= short < 0.39 <= long < 2.0
 
 
 def test_the_shortest_limit_isnt_none_at_all(silent: Any) -> None:
-    limit(silent, time.monotonic() + 1e-4)
+    limit(silent, time.monotonic() + 1e-4, kernel=True)
 
     assert waited(silent) < 1.0
 
 
 def test_a_new_socket_of_a_connection_gets_the_limit_too(silent: Any) -> None:
-    limit(silent, time.monotonic() + 0.1)
+    limit(silent, time.monotonic() + 0.1, kernel=True)
     here, there = socket.socketpair()
     with here, there, silent._sock:
         silent._sock = here
-        limit(silent, time.monotonic() + 0.1)
+        limit(silent, time.monotonic() + 0.1, kernel=True)
 
         assert waited(silent) < 1.0
 
 
+@pytest.mark.parametrize("kernel", [True, False])
+def test_a_connection_that_is_given_back_has_its_own_limit_again(silent: Any, kernel: bool) -> None:
+    silent.socket_timeout = None
+    limit(silent, time.monotonic() + 0.05, kernel=kernel)
+    release(silent)
+    sock = silent._sock
+
+    assert sock.gettimeout() is None
+    assert not any(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))
+    assert not any(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, 16))
+
+
+def test_the_callers_own_client_waits_as_long_as_she_wants_afterwards(redis_url: str, namespace: str) -> None:
+    with redis.Redis.from_url(redis_url, socket_timeout=7.0) as client:
+        policy = Policy(deadline=0.25)
+        with SemanticCache.open(client, encoder=HashEncoder(8), namespace=namespace, policy=policy) as cache:
+            cache.put("How are you?", "Well.")
+            assert isinstance(cache.lookup("How are you?"), Hit)
+        pool = client.connection_pool
+        taken = [pool.get_connection() for _ in range(4)]
+        limits = {connection._sock.gettimeout() for connection in taken}
+        for connection in taken:
+            pool.release(connection)
+
+    assert limits == {7.0}
+
+
 def test_no_time_is_no_limit(silent: Any) -> None:
     with pytest.raises(TimeoutError):
-        limit(silent, time.monotonic() - 1.0)
+        limit(silent, time.monotonic() - 1.0, kernel=True)
 
 
 def test_a_socket_that_encrypts_has_pythons_limit() -> None:
     connection = SimpleNamespace(_sock=Wrapped())
-    limit(connection, time.monotonic() + 5.0)
+    limit(connection, time.monotonic() + 5.0, kernel=True)
 
     assert connection._sock.given == pytest.approx(5.0, abs=0.5)
 
