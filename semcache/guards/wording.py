@@ -235,9 +235,13 @@ def _other_question(c: Comparison) -> str:
     """Say which two things are asked of one thing, else an empty string: who, when; legal to, how to."""
     kinds = _asked(c.a), _asked(c.b)
     told = frozenset(kinds)
-    if told == _PROVIDERS and not _SOUGHT.isdisjoint(c.a.words):  # who, or where, is the best baker in town?
+    words_a, words_b = (
+        {text.keys[i] for i, kind in enumerate(text.classes) if kind == an.QUESTION} for text in (c.a, c.b)
+    )
+    if kinds[1].split(" ")[0] in words_a and kinds[0].split(" ")[0] in words_b:  # both ask both
         return ""
-    if len(told) == 2 and told <= _TELLING and not told <= _OF_TIME:
+    sought = told == _PROVIDERS and not _SOUGHT.isdisjoint(c.a.words)
+    if len(told) == 2 and told <= _TELLING and not told <= _OF_TIME and not sought:
         return " against ".join(kinds)
     for x, left, mine, theirs in ((c.a, c.left_a, *kinds), (c.b, c.left_b, *kinds[::-1])):
         alone = _telling(x, left)
@@ -277,6 +281,8 @@ def question(c: Comparison) -> Verdict:
     if not x or not y or x == y or c.left_a or c.left_b or c.soft or len(c.only_a) > 2 or len(c.only_b) > 2:
         return PASS
     pair = frozenset((x, y))
+    if pair == _PROVIDERS and not _SOUGHT.isdisjoint(c.a.words):  # who, or where, is the best baker in town?
+        return PASS
     if pair <= _EXPLICIT and "yesno" not in pair:
         return refuse(f"{x} against {y}")
     if "why" in pair or (pair in _BESIDE_WHAT and _SOUGHT.isdisjoint(c.a.words)):

@@ -46,6 +46,8 @@ PASSED = [
     ("question", "How long should soft eggs cook?", "How many minutes should soft eggs cook?"),
     ("question", "Is it possible to export my notes?", "How can I export my notes?"),
     ("question", "When was the telescope invented?", "What year was the telescope invented?"),
+    ("question", "Who is the president of France? And since when?", "Since when is the president of France in office, and who is it?"),
+    ("question", "Where is the best baker in town?", "Who is the best baker in town?"),
     ("subject", "help me lose weight", "how do i lose weight"),
     ("subject", "What if my landlord sues me?", "my landlord is suing me, what now?"),
     ("order", "A和B哪个好", "B和A哪个好"),
