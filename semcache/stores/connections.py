@@ -144,8 +144,6 @@ class Direct:
         except _BROKEN as error:
             if self._revive is not None:
                 self._revive()
-            if time.monotonic() >= end:  # what redis-py says of the kernel's limit is that it failed
-                raise StoreUnavailableError("the store doesn't answer in time") from error
             raise unavailable(error) from error
         finally:
             self._busy.pop()
@@ -153,13 +151,11 @@ class Direct:
     def _carry(self, commands: Sequence[Command], end: float, packed: bytes | None) -> list[Any]:
         connection = self._take()
         try:
-            replies = _exchange(connection, commands, end, packed, kept=self._keeps)
+            replies = _exchange(connection, commands, end, packed)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
                 again = [without_script(commands[i]) or commands[i] for i in missing]
-                for i, reply in zip(
-                    missing, _exchange(connection, again, end, kept=self._keeps), strict=True
-                ):
+                for i, reply in zip(missing, _exchange(connection, again, end), strict=True):
                     replies[i] = reply
         except BaseException:
             connection.disconnect()
@@ -193,7 +189,10 @@ class Direct:
             self._aside.append(connection)
             return
         else:
-            release(connection)
+            try:
+                release(connection)
+            except OSError:  # somebody has closed it meanwhile; what it carried was answered
+                connection.disconnect()
         self._pool.release(connection)
 
     def client(self) -> redis.Redis:
@@ -208,15 +207,15 @@ class Direct:
 
 
 def _exchange(
-    connection: Any, commands: Sequence[Command], end: float, packed: bytes | None = None, *, kept: bool
+    connection: Any, commands: Sequence[Command], end: float, packed: bytes | None = None
 ) -> list[Any]:
     # One time limit for all: the socket's own is per read, so it is set to what is left every few replies.
-    limit(connection, end, kernel=kept)
+    limit(connection, end)
     connection.send_packed_command([packed or pack(commands)], check_health=False)
     replies: list[Any] = []
     for number in range(len(commands)):
         if number & 15 == 15:
-            limit(connection, end, kernel=kept)
+            limit(connection, end)
         try:
             replies.append(connection.read_response(disable_decoding=True))
         except ResponseError as error:

@@ -14,6 +14,7 @@ from redis import Redis
 from semcache import ConfigurationError, Hit, Miss, Policy
 from semcache.codec import encode_response
 from semcache.feedback import Complaint, Praise, consequence, distinct_raters, raised, weight_of
+from semcache.keys import Keys
 from semcache.protocols import Draft, FeedbackRules, Mark
 from semcache.stores.connections import connect
 from semcache.stores.memory import MemoryStore
@@ -334,6 +335,26 @@ def test_marks_past_their_window_dont_count_and_leave_the_store(kind: str, redis
         ("recorded", 2, 4.0), ("recorded", 2, 5.0),
     ]  # fmt: skip
     assert left == ([2, 2] if kind == "redis" else [])
+
+
+def test_a_shorter_window_shortens_the_life_of_what_a_longer_one_left(redis_url: str) -> None:
+    namespace = f"test-{uuid.uuid4().hex}"
+    store = RedisStore(connect(redis_url, 5.0), namespace)
+    store.put(draft(), timeout=5.0)
+    lives = []
+    with Redis.from_url(redis_url) as client:
+        for window in (30 * 86400.0, 60.0):
+            mark = Mark(
+                entry_id=ENTRY, revision=None, verdict=-1, about="answer", principal=f"ann-{window}", nonce=f"n-{window}", text="t",
+                similarity=None, weight=1.0, rules=rules(3, 10, window),
+            )  # fmt: skip
+            store.feedback(mark, durability="memory", timeout=5.0)
+            (key,) = client.scan_iter(match=Keys(namespace).prefix + "downs:*")
+            lives.append(client.pttl(key) / 1000)
+    store.close()
+
+    assert 30 * 86400 < lives[0] <= 32 * 86400
+    assert 60 < lives[1] <= 64
 
 
 @pytest.mark.parametrize("kind", ["memory", "redis"])

@@ -62,11 +62,12 @@ end
 
 -- Records a mark in place of this principal's that aren't to be kept; the oldest of too many go. The new one is added
 -- first: a set that was emptied would be made anew. Once in a sixteenth of the window the set's life is renewed, and
--- those past the window go; until then they aren't read.
+-- those past the window go; until then they aren't read. So it is, too, where the window was longer before.
 local function record(key, marks, word, span, most, keep_it)
   redis.call('ZADD', KEYS[key], now, word)
-  if redis.call('PTTL', KEYS[key]) < span / 1000 then
-    redis.call('PEXPIRE', KEYS[key], math.ceil(span / 1000 * 17 / 16) + 1)
+  local left, life = redis.call('PTTL', KEYS[key]), math.ceil(span / 1000 * 17 / 16) + 1
+  if left < span / 1000 or left > life then
+    redis.call('PEXPIRE', KEYS[key], life)
     redis.call('ZREMRANGEBYSCORE', KEYS[key], '-inf', string.format('(%.0f', now - span))
   end
   for i = #marks, 1, -1 do
