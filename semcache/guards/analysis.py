@@ -45,8 +45,9 @@ _KANA: Final = re.compile(r"[\u3040-\u30ff]")
 _HANGUL: Final = re.compile(r"[\uac00-\ud7af]")
 _SENTENCE_END: Final = re.compile(r"[.!?。！？:]\s*$")
 _SIGNS: Final = re.compile(
-    r"\\[A-Za-z]|\$[?#!@*$]|(?<!\w)(['\"`])[A-Za-z]\1|!(?=[*.\w/])|\+\+(?=\w)|(?<=\w)\+\+(?!\w)"
+    r"\\[A-Za-z]|\$[?#!@*$]|(?<!\w)(['\"`])[A-Za-z]\1|!(?=[*.\w/])|(?<!\S)-[A-Za-z]{1,4}(?!\S)|\+\+(?=\w)|(?<=\w)\+\+(?!\w)"
 )
+_MAYBE_SIGNS: Final = re.compile(r"[\\$`!+]|\s-|['\"][A-Za-z]['\"]")  # found sooner than they are told apart
 _QUOTED: Final = re.compile(r"\"\"?([^\"]{2,80}?)\"\"?|(?<!\w)'([^']{3,80}?)'(?!\w)")
 
 
@@ -104,7 +105,7 @@ def analyse(text: str) -> Analysis:
     language = _language(plain, tokens)
     chinese = language == "zh"
     tokens = tokens if chinese else _join_places(tokens)
-    capitals = frozenset() if chinese or plain.islower() else _capitals(plain)
+    capitals = frozenset() if chinese or plain[1:].islower() else _capitals(plain)
     classify: Callable[[Token, str, str], tuple[str, str]] = _classify_han if chinese else _classify
     keys: list[str] = []
     classes: list[str] = []
@@ -139,7 +140,7 @@ def analyse(text: str) -> Analysis:
         else frozenset(),
         question=question,
         asks=bool(question) and (chinese or "?" in plain or _opens(tokens)),
-        signs=tuple(match[0] for match in _SIGNS.finditer(plain)),
+        signs=tuple(match[0] for match in _SIGNS.finditer(plain)) if _MAYBE_SIGNS.search(plain) else (),
     )
 
 

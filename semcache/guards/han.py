@@ -7,6 +7,7 @@ prompts without their shells and returns what they are at odds about, or None.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _PERSON: Final = re.compile("(?:[我咱你他她]们|[我俺咱你您他她])")
@@ -93,6 +94,8 @@ _INTO: Final = re.compile("([中英法德日韩俄泰西意葡汉])(?:翻)?译(?
 
 def languages(a: str, b: str) -> tuple[str, str] | None:
     """Return which languages each text names, where both do and not the same: 翻译成日文, 翻译成泰文; 中译英, 中译法."""
+    if not any(word in a for word in "语文译"):
+        return None
     mine, theirs = (
         sorted({*_LANGUAGE.findall(text), *(">".join(pair) for pair in _INTO.findall(text))})
         for text in (a, b)
@@ -108,6 +111,8 @@ _SUNDAY: Final = str.maketrans("天", "日")
 def days(a: str, b: str) -> tuple[str, str] | None:
     """Return the weekdays, or months by their Chinese names, of each text where both have some and not the same: 下周一, 下周三."""
     for pattern in (_DAY, _MONTH):
+        if not pattern.search(a):
+            continue
         mine, theirs = (sorted(set("".join(pattern.findall(text)).translate(_SUNDAY))) for text in (a, b))
         if mine and theirs and mine != theirs and len(pattern.findall(a)) == len(pattern.findall(b)):
             return "".join(mine), "".join(theirs)
@@ -121,6 +126,8 @@ _BRAND: Final = re.compile(
 
 def brands(a: str, b: str) -> tuple[str, str] | None:
     """Return the banks, carriers and airlines of each text, where both name one and they have none in common."""
+    if not _BRAND.search(a):
+        return None
     mine, theirs = ({"".join(found) for found in _BRAND.findall(text)} for text in (a, b))
     return ("".join(sorted(mine)), "".join(sorted(theirs))) if mine and theirs and not mine & theirs else None
 
@@ -133,6 +140,8 @@ def latin(a: str, b: str) -> tuple[str, str] | None:
 
     One inside the other is no other word (OPPO, OPPOA5) unless the texts are the same but for that.
     """
+    if not _LATIN.search(a):
+        return None
     mine, theirs = ({word.lower().strip(".-") for word in _LATIN.findall(text)} for text in (a, b))
     left, right = sorted(mine - theirs), sorted(theirs - mine)
     if not left or not right:
@@ -161,6 +170,7 @@ def turned(a: str, b: str) -> tuple[str, str] | None:
     return (x, y) if x and y else None
 
 
+@lru_cache(maxsize=1024)  # several guards ask
 def inserted(a: str, b: str) -> str:
     """Return what one text says at one place, inside it, beyond the other, else an empty string: 二手 in 买二手手机, 买手机.
 

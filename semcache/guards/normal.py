@@ -51,6 +51,7 @@ _TRANSLATE: Final = str.maketrans(
 _HAN: Final = r"\u3400-\u9fff"
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff"
 _LETTER: Final = rf"[^\W\d_{_CJK}]"
+_LATIN: Final = rf"[^\W{_CJK}]"  # what a name is made of: 如何在Ubuntu上安装Node.js has two
 _TOKEN: Final = re.compile(
     rf"""
     (?P<plain>[A-Za-z]+(?=[\s?!,;]|$))
@@ -59,7 +60,7 @@ _TOKEN: Final = re.compile(
   | (?P<acronym>(?<![\w.])(?:[A-Za-z]\.){{2,}}(?:[A-Za-z]\b)?)
   | (?P<sharp>(?<!\w)[A-Za-z]{{1,2}}(?:\+\+|\#)(?!\w))
   | (?P<dotnet>(?<!\w)\.(?:NET|net)\b)
-  | (?P<name>[A-Za-z0-9]*_\w+(?:\.\w+)*(?:\(\))?|[A-Za-z]\w*(?:\.[A-Za-z]\w*)*\(\)|[A-Za-z_]\w*(?:\.[a-z]\w*)+)
+  | (?P<name>[A-Za-z0-9]*_{_LATIN}+(?:\.{_LATIN}+)*(?:\(\))?|[A-Za-z]{_LATIN}*(?:\.[A-Za-z]{_LATIN}*)*\(\)|[A-Za-z_]{_LATIN}*(?:\.[a-z]{_LATIN}*)+)
   | (?P<version>[vV]?\d+(?:\.\d+){{2,}}|[vV]\d+(?:\.\d+)*(?![\w]))
   | (?P<clock>\d{{1,2}}:\d{{2}}(?::\d{{2}})?(?!\d))
   | (?P<isodate>\d{{4}}-\d{{1,2}}-\d{{1,2}}(?!\d))

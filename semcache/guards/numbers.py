@@ -27,9 +27,12 @@ ZH_DECIMAL: Final = (  # 零点五, 三点一四; 七点三十, 八点五分, �
 )
 
 
+LONGEST: Final = 40  # characters of a Chinese numeral; what is longer is none
+
+
 def show(value: float) -> str:
     """Write a value the same way however it was written: ``5000``, ``3.5``."""
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+    return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(value)
 
 
 def from_digits(text: str) -> float | None:
@@ -92,7 +95,7 @@ def from_chinese(text: str) -> float | None:
         if value is None or fraction is None or any(c in ZH_SCALES for c in part):
             return None
         return float(f"{show(value)}.{''.join(str(ZH_DIGITS[c]) for c in part)}")
-    if not text or any(c not in ZH_DIGITS and c not in ZH_SCALES for c in text):
+    if not 0 < len(text) <= LONGEST or any(c not in ZH_DIGITS and c not in ZH_SCALES for c in text):
         return None
     if not any(c in ZH_SCALES for c in text):
         return float("".join(str(ZH_DIGITS[c]) for c in text))

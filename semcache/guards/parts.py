@@ -17,7 +17,9 @@ from semcache.guards.analysis import Analysis, analyse
 from semcache.guards.comparison import Comparison, compare
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
-LEAST_WEIGHT: Final = {"en": 0.5, "zh": 0.8}  # of a part that asks for something of its own
+LEAST_WEIGHT: Final = {"en": 0.45, "zh": 0.6}  # of a part that asks for something of its own
+LEAST_ADDED: Final = 0.3  # ... where the rest is the other text, word for word
+MOST: Final = 16  # parts: each is compared with the whole
 KNOWN: Final = 0.5  # share of a part that stands in the other text from which it is no more than that one's
 SAID: Final = 0.7  # share of the other text that the rest must say
 SAID_BESIDE: Final = 0.4  # ... where the other one asks for something of its own too
@@ -31,12 +33,16 @@ _ENDS: Final = {
         r"(?<=[!?;,])\s*(?=[^\s!?;,])|(?<=[\u3400-\u9fff]\.)\s*(?=\S)|\n+"
     ),  # marks are narrow here
 }
+_NUMBERED: Final = re.compile(
+    r"^(?:\(?(?:\d{1,2}|[a-h])[).:]|q\d{1,2}[).:]|[-*•])\s*", re.IGNORECASE
+)  # 1) a. Q1:
 _SHORTENED: Final = re.compile(
     r"\b(?:mr|mrs|ms|dr|st|vs|etc|e\.g|i\.e|no|prof|sr|jr|inc|ltd|fig|[a-z])\.$", re.IGNORECASE
 )
 _ASKING: Final = re.compile(r"[?？]\s*$")
 _LEADS: Final = en.words("and also then plus next finally afterwards so but please kindly")
 _BEGINS: Final = en.words("and also then plus with but while")
+_RESTRICTS: Final = en.words("in on for without using under that as like")  # what a request is to be like
 _PLACES: Final = en.words("after afterwards below above once finally next underneath then")
 _ZH_LEADS: Final = (
     "先",
@@ -63,14 +69,17 @@ _ZH_LEADS: Final = (
     "帮",
     "给我",
 )
-_OF_ITS_OWN: Final = frozenset(
-    ("when", "where", "who", "why", "number")
-)  # what and how come with whatever is asked
+_OF_ITS_OWN: Final = {  # what, how and a bare "why" come with whatever is asked; in Chinese, by the words that ask it
+    "when": ("什么时候", "何时", "哪年", "几点"),
+    "where": ("哪里", "哪儿", "在哪"),
+    "who": ("谁",),
+    "number": ("多少", "几", "价格", "价钱"),
+}
 _GENERIC: Final = en.words(
     "possible safe normal ok okay fine good bad true right correct idea thought suggestion opinion advice help tip solution "
     "anyone someone somebody know experience do think mean support allow recommend answer brief briefly short work kind sort "
-    "happen thank thanks appreciate sure sense wrong problem issue fix matter try "
-    "处理 解决 恢复 价值 价格 价钱 分别 哪些 可以 给分 悬赏 看 帮帮忙 帮忙 帮 忙 谢谢 谢 求助 求 急 原因 知道 有人 大神 高手 问题 说明 介绍 解答 回答 怎么办 为什么"
+    "happen reason easy step advise look looking forward reply ask able question happen thank thanks appreciate sure sense wrong problem issue fix matter try "
+    "步骤 具体 操作 方法 例子 处理 解决 恢复 价值 价格 价钱 分别 哪些 可以 给分 悬赏 看 帮帮忙 帮忙 帮 忙 谢谢 谢 求助 求 急 原因 知道 有人 大神 高手 问题 说明 介绍 解答 回答 怎么办 为什么"
 )
 
 
@@ -79,10 +88,18 @@ def parts(c: Comparison) -> Verdict:
     if c.a.family != c.b.family or c.a.family not in ("en", "zh"):
         return NOT_APPLICABLE
     both = (_pieces(c.a, c.b), _pieces(c.b, c.a))
-    if max(map(len, both)) < 2:
+    if not 2 <= max(map(len, both)) <= MOST:
         return NOT_APPLICABLE
+    if (
+        max(_said(c.weight_a, c.a), _said(c.weight_b, c.b)) < SAID_BESIDE
+    ):  # a part says no more than the whole
+        return PASS
     extra = [
-        [place for place, piece in enumerate(pieces) if _asks(piece, x.family) and _beyond(piece, y)]
+        [
+            place
+            for place, piece in enumerate(pieces)
+            if _asks(piece, x.family) and _beyond(piece, y, added=pieces[0] == y.plain)
+        ]
         for pieces, x, y in zip(both, (c.a, c.b), (c.b, c.a), strict=True)
     ]
     least = SAID_BESIDE if extra[0] and extra[1] else SAID
@@ -91,6 +108,10 @@ def parts(c: Comparison) -> Verdict:
             if _says(" ".join(pieces[:place] + pieces[place + 1 :]), y, least):
                 return refuse(f"only one of them also asks {pieces[place]!r}")
     return PASS
+
+
+def _said(left: float, text: Analysis) -> float:
+    return 1.0 - left / text.total if text.total else 0.0
 
 
 def _pieces(x: Analysis, y: Analysis) -> list[str]:
@@ -108,7 +129,7 @@ def _added(x: Analysis, y: Analysis) -> str:
     for first in range(max(0, start - 1), start + 1):  # "and" may stand behind the place as well as before it
         if x.keys[first + size :] == y.keys[first:] and x.keys[:first] == y.keys[:first]:
             span = x.words[first : first + size]
-            if span[0] in _BEGINS or "also" in span:
+            if span[0] in _BEGINS or "also" in span or (not y.asks and span[0] in _RESTRICTS):
                 return " ".join(span if span[0] == "and" else ("and", *span))
     return ""
 
@@ -116,7 +137,7 @@ def _added(x: Analysis, y: Analysis) -> str:
 @lru_cache(maxsize=an.CACHE_SIZE)
 def _sentences(plain: str, family: str) -> list[str]:
     found: list[str] = []
-    for part in (part.strip() for part in _ENDS[family].split(plain)):
+    for part in (_NUMBERED.sub("", part.strip()) for part in _ENDS[family].split(plain)):
         if found and _SHORTENED.search(found[-1]):  # Mr. Smith, J. Doe
             found[-1] += " " + part
         elif part:
@@ -148,17 +169,21 @@ def _asks(piece: str, family: str) -> bool:
     )
 
 
-def _beyond(piece: str, y: Analysis) -> bool:
-    """Tell whether a part says enough that the other text doesn't."""
+def _beyond(piece: str, y: Analysis, *, added: bool) -> bool:
+    """Tell whether a part says enough that the other text doesn't, or asks when, where or who and the other doesn't."""
     seen = analyse(piece)
     compared = compare(seen, y)
     new = [i for i in compared.left_a if seen.keys[i] not in _GENERIC and seen.classes[i] != an.CARRIER]
     heavy = sum(seen.weights[i] for i in new)
-    if heavy >= LEAST_WEIGHT[y.family] and heavy >= (1.0 - KNOWN) * seen.total:
+    least = LEAST_ADDED if added else LEAST_WEIGHT[y.family]
+    if heavy >= least and heavy >= (1.0 - KNOWN) * seen.total:
         return True
-    return (
-        seen.question in _OF_ITS_OWN and seen.question != y.question and seen.total >= LEAST_WEIGHT[y.family]
+    asks_already = (
+        any(key == seen.question and kind == an.QUESTION for key, kind in zip(y.keys, y.classes, strict=True))
+        or y.question == seen.question
+        or any(word in y.plain for word in _OF_ITS_OWN.get(seen.question, ()))
     )
+    return seen.question in _OF_ITS_OWN and not asks_already and (added or len(seen.keys) > 1)
 
 
 def _says(rest: str, y: Analysis, least: float) -> bool:

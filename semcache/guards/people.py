@@ -27,8 +27,10 @@ _PEOPLE: Final = words("""
 
 def another(c: Comparison) -> str:
     """Return who is spoken of in one text where the other speaks of oneself, else an empty string: I snore, my wife snores."""
+    if c.overlap < LEAST_OVERLAP or (_OURS.isdisjoint(c.a.words) and _OURS.isdisjoint(c.b.words)):
+        return ""
     mine, theirs = _people(c.a), _people(c.b)
-    if bool(mine) == bool(theirs) or c.overlap < LEAST_OVERLAP:
+    if bool(mine) == bool(theirs):
         return ""
     who, x, left, y = (mine, c.a, c.left_a, c.b) if mine else (theirs, c.b, c.left_b, c.a)
     if any(key in y.keys for key in who) or _SELF.isdisjoint(y.words):
@@ -57,6 +59,8 @@ def self_or_other(c: Comparison) -> bool:
 
 def given(c: Comparison) -> str:
     """Return the verb if one text lets something out and the other takes it: rent out a flat, rent a flat."""
+    if "out" not in c.a.words and "out" not in c.b.words:
+        return ""
     mine, theirs = (
         {text.keys[i] for i, word in enumerate(text.words[1:]) if word == "out" and text.keys[i] in _LET}
         for text in (c.a, c.b)

@@ -99,6 +99,9 @@ def number(c: Comparison) -> Verdict:
     if left and right:
         return refuse(f"{show(left)} against {show(right)}")
     if left or right:
+        several = _several(c)
+        if several:
+            return refuse(f"one in one text, {several!r} in the other")
         if sums.calculates(c.a) or sums.calculates(c.b):
             return refuse(f"only one of two calculations has {show(left or right)}")
         if min(_figures(c.a), _figures(c.b)) > 1 and not (c.left_b if left else c.left_a):
@@ -119,6 +122,19 @@ def number(c: Comparison) -> Verdict:
         if exchanged:
             return refuse(f"the numbers count each other's things: {show(exchanged)}")
     return PASS
+
+
+def _several(c: Comparison) -> str:
+    """Return how many of a thing one text wants, where the other wants a single one: write a haiku, write five haikus."""
+    for x, left, y in ((c.a, c.left_a, c.b), (c.b, c.left_b, c.a)):
+        for i in left:
+            if x.classes[i] != an.NUMBER or x.words[i] == "1" or i + 1 >= len(x.keys):
+                continue
+            thing, word = x.keys[i + 1], x.words[i + 1]
+            single = (j for j in range(1, len(y.keys)) if y.words[j - 1] in ("a", "an"))
+            if any(y.keys[j] == thing or y.words[j] + "s" == word for j in single):
+                return f"{x.words[i]} {x.words[i + 1]}"
+    return ""
 
 
 def _figures(text: an.Analysis) -> int:

@@ -227,6 +227,10 @@ def _asked(text: Analysis) -> str:
     return ""
 
 
+def _questions(text: Analysis) -> frozenset[str]:
+    return frozenset(key for key, kind in zip(text.keys, text.classes, strict=True) if kind == an.QUESTION)
+
+
 def _telling(text: Analysis, left: tuple[int, ...]) -> list[str]:
     return [text.words[i] for i in left if text.weights[i] >= LEAST_WEIGHT["en"]]
 
@@ -235,11 +239,6 @@ def _other_question(c: Comparison) -> str:
     """Say which two things are asked of one thing, else an empty string: who, when; legal to, how to."""
     kinds = _asked(c.a), _asked(c.b)
     told = frozenset(kinds)
-    words_a, words_b = (
-        {text.keys[i] for i, kind in enumerate(text.classes) if kind == an.QUESTION} for text in (c.a, c.b)
-    )
-    if kinds[1].split(" ")[0] in words_a and kinds[0].split(" ")[0] in words_b:  # both ask both
-        return ""
     sought = told == _PROVIDERS and not _SOUGHT.isdisjoint(c.a.words)
     if len(told) == 2 and told <= _TELLING and not told <= _OF_TIME and not sought:
         return " against ".join(kinds)
@@ -265,13 +264,20 @@ def question(c: Comparison) -> Verdict:
 
     In Chinese also if one asks what something is like, or how to use it, and the other how to do something with it.
     """
+    said = _question(c)
+    if said.verdict == "refuse" and len(_questions(c.a)) > 1 and _questions(c.a) == _questions(c.b):
+        return PASS  # both ask both
+    return said
+
+
+def _question(c: Comparison) -> Verdict:
     if c.a.language == c.b.language == "zh":
         manner = han.manner(c.a.plain, c.b.plain)
         if manner is not None:
             return refuse(f"{manner[0]} against {manner[1]}")
     x, y = c.a.question, c.b.question
     whether = ("whether" in c.a.words) != ("whether" in c.b.words)
-    if (not x or not y) and not whether:
+    if not ((x and y) or whether):
         return NOT_APPLICABLE
     asking = whether or (c.a.asks and c.b.asks)
     if c.a.language == c.b.language == "en" and asking and c.overlap >= _SAME_THING:

@@ -9,6 +9,9 @@ from semcache.verify import CalibratedMatcher, calibration_for
 
 MATCHER = CalibratedMatcher(calibration_for("use-multilingual-3"))
 REFUSED = [
+    ("number", "Tell me a fact about owls.", "Tell me ten facts about owls."),
+    ("number", "Write a haiku about autumn.", "Write five haikus about autumn."),
+    ("code", "what does ls -a do", "what does ls -A do"),
     ("qualifier", "lasagne recipe for six people", "vegan lasagne recipe for six people"),
     ("qualifier", "Name the largest lake in Africa.", "Name the second largest lake in Africa."),
     ("qualifier", "give me ten baby names from ireland", "give me ten unisex baby names from ireland"),
@@ -54,6 +57,9 @@ PASSED = [
     ("order", "香蕉好还是苹果好", "苹果好还是香蕉好"),
     ("negation", "能删除微信吗", "能不能删除微信吗"),
     ("language", "英语怎么学", "怎么学好英语"),
+    ("code", "怎么在Ubuntu上安装Node.js？", "如何在 Ubuntu 上安装 Node.js"),
+    ("code", "__init__在Python里是什么意思？", "Python里的__init__是什么意思？"),
+    ("question", "What is Docker? Why would I use it?", "Why would I use Docker? What is it?"),
     ("code", "我的OPPO密码忘了", "OPPOA5忘记密码"),
     ("code", "这部是OPPO几", "这个是oppo几"),
 ]  # fmt: skip

@@ -22,6 +22,9 @@ MORE = [
     ("Who wrote Hamlet?", " When was it written?"), ("Recommend a good pasta recipe.", " What wine goes with it?"),
     ("Summarize this article in three sentences.", " Also list the main arguments as bullet points."),
     ("How do I install Docker on Ubuntu?", " How do I run it without sudo?"), ("Plan a weekend in Rome.", " Keep it under 300 euros."),
+    ("What is Docker?", " Who uses it?"), ("What is Docker?", " Is it free?"), ("Where was Bach born", " and where did he die"),
+    ("What are the pros of nuclear power?", " And the cons?"), ("Write a haiku about autumn", " without using the word leaf"),
+    ("Plan a 3-day trip to Rome", " on a budget"), ("糖尿病有什么症状？", "怎么治疗？"), ("什么是生酮饮食？", "有什么好处？"),
     ("我的密码忘了怎么办？", "还有发票在哪里下载？"), ("写一首关于春天的诗。", "然后翻译成英文。"), ("怎么取消订阅？", "这个月还会扣费吗？"),
     ("北京到上海的高铁要多久？", "票价多少？"),
 ]  # fmt: skip
@@ -36,6 +39,9 @@ SAME = [
     ("How do I reset my password?", "How do I reset my password? Thanks!"), ("How do I reset my password?", "How do I reset my password? Any ideas?"),
     ("How do I block my lost card?", "I lost my card. How do I block my lost card?"), ("Can I take ibuprofen with alcohol?", "Can I take ibuprofen with alcohol? Is it safe?"),
     ("How do I cancel my order?", "How do I cancel my order? Can someone help me?"), ("What is the capital of France?", "What is the capital of France? Please answer briefly."),
+    ("What is Docker? Why would I use it?", "1) What is Docker?\n2) Why would I use it?"),
+    ("What is Docker? Why would I use it?", "What is Docker? Also, why would I use Docker?"),
+    ("How do I reset my password?", "How do I reset my password? Please advise."), ("怎么重置密码？", "怎么重置密码？步骤是什么？"),
     ("Would Mr. Smith be a good mayor?", "Would Mr. Smith make a good mayor?"), ("怎么取消订阅？", "怎么取消订阅？谢谢！"),
 ]  # fmt: skip
 
@@ -94,3 +100,15 @@ def test_of_several_questions_each_counts(language: str, between: str, data: st.
     replaced = between.join([*asked[:place], new, *asked[place + 1 :]])
 
     assert served([(stored, added), (added, stored), (stored, replaced)]) == []
+
+
+@pytest.mark.parametrize("text", ["a? " * 2000, "甲？" * 2000, ", how " * 2000, "?" * 4000])
+def test_many_parts_are_not_told_apart(text: str) -> None:
+    assert said(text, text + "x") == "not_applicable"
+
+
+@pytest.mark.parametrize(
+    "text", ["一" * 310, "第" + "一" * 400, "1" * 400 + "万", "9" * 308 + "k", "一" + "亿" * 60]
+)
+def test_numbers_beyond_all_bounds_are_read(text: str) -> None:
+    assert analyse(text).normal
