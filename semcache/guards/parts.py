@@ -44,30 +44,8 @@ _LEADS: Final = en.words("and also then plus next finally afterwards so but plea
 _BEGINS: Final = en.words("and also then plus with but while")
 _RESTRICTS: Final = en.words("in on for without using under that as like")  # what a request is to be like
 _PLACES: Final = en.words("after afterwards below above once finally next underneath then")
-_ZH_LEADS: Final = (
-    "先",
-    "给",
-    "出",
-    "写",
-    "替",
-    "列",
-    "讲",
-    "解释",
-    "推荐",
-    "翻译",
-    "总结",
-    "然后",
-    "接着",
-    "最后",
-    "顺便",
-    "还有",
-    "还要",
-    "另外",
-    "并",
-    "再",
-    "请",
-    "帮",
-    "给我",
+_ZH_LEADS: Final = tuple(
+    en.words("先 给 出 写 替 列 讲 解释 推荐 翻译 总结 然后 接着 最后 顺便 还有 还要 另外 并 再 请 帮 给我")
 )
 _OF_ITS_OWN: Final = {  # what, how and a bare "why" come with whatever is asked; in Chinese, by the words that ask it
     "when": ("什么时候", "何时", "哪年", "几点"),
@@ -90,9 +68,8 @@ def parts(c: Comparison) -> Verdict:
     both = (_pieces(c.a, c.b), _pieces(c.b, c.a))
     if not 2 <= max(map(len, both)) <= MOST:
         return NOT_APPLICABLE
-    if (
-        max(_said(c.weight_a, c.a), _said(c.weight_b, c.b)) < SAID_BESIDE
-    ):  # a part says no more than the whole
+    # A part says no more of the other text than the whole does.
+    if max(_said(c.weight_a, c.a), _said(c.weight_b, c.b)) < SAID_BESIDE:
         return PASS
     extra = [
         [
@@ -114,10 +91,10 @@ def _said(left: float, text: Analysis) -> float:
     return 1.0 - left / text.total if text.total else 0.0
 
 
-def _pieces(x: Analysis, y: Analysis) -> list[str]:
+def _pieces(x: Analysis, y: Analysis) -> tuple[str, ...]:
     """Return the sentences of a text, or what the other text says and what this one adds to it."""
     added = _added(x, y) if x.family == "en" else ""
-    return [y.plain, added] if added else _sentences(x.plain, x.family)
+    return (y.plain, added) if added else _sentences(x.plain, x.family)
 
 
 def _added(x: Analysis, y: Analysis) -> str:
@@ -135,14 +112,14 @@ def _added(x: Analysis, y: Analysis) -> str:
 
 
 @lru_cache(maxsize=an.CACHE_SIZE)
-def _sentences(plain: str, family: str) -> list[str]:
+def _sentences(plain: str, family: str) -> tuple[str, ...]:
     found: list[str] = []
     for part in (_NUMBERED.sub("", part.strip()) for part in _ENDS[family].split(plain)):
         if found and _SHORTENED.search(found[-1]):  # Mr. Smith, J. Doe
             found[-1] += " " + part
         elif part:
             found.append(part)
-    return found
+    return tuple(found)
 
 
 def _asks(piece: str, family: str) -> bool:
