@@ -136,9 +136,7 @@ class Lookups(Rows):
             # Held up for so long that what was read may be withdrawn by now. No neighbour stands in for it.
             if look.report is not None:
                 del look.report[reported:]
-            serial, read_at = self._serial(), self.clock()
-            view = yield from self._read(look, (identity.entry_id,), None)
-            exact, decision = yield from self._exact(look, identity, view, read_at, serial)
+            exact, decision = yield from self._read_exact(look, identity)
         if exact is None and decision is None and self.disk is not None and look.report is None:
             exact = yield from self._from_disk(look, identity)
         if exact is not None:
@@ -185,10 +183,14 @@ class Lookups(Rows):
             if reply.outcome in ("tombstone", "old_fence"):
                 disk.drop([identity.entry_id])
             return None
+        exact, _ = yield from self._read_exact(look, identity)
+        return None if exact is None else replace(exact, tier="disk")
+
+    def _read_exact(self, look: Look, identity: Identity) -> Steps[tuple[Hit | None, Miss | None]]:
+        """Read the entry at the request's own id once more, and judge it."""
         serial, read_at = self._serial(), self.clock()
         view = yield from self._read(look, (identity.entry_id,), None)
-        exact, _ = yield from self._exact(look, identity, view, read_at, serial)
-        return None if exact is None else replace(exact, tier="disk")
+        return (yield from self._exact(look, identity, view, read_at, serial))
 
     def _serial(self) -> int:
         """Return what a copy of an entry that is read now is kept under; -1, never, until withdrawals are heard of."""

@@ -184,9 +184,8 @@ class Withdrawals(State):
         if result.action in ("withdrawn", "blocked"):
             self.local.drop(entry_id)
             self.flights.ground()
-        if result.action == "withdrawn":
-            yield from self.count_withdrawals()
-        if result.action in ("withdrawn", "blocked"):
+            if result.action == "withdrawn":
+                yield from self.count_withdrawals()
             at = Fence(epoch, round(self.server_now() * 1e6))  # the log will say it exactly
             withdrawn = [Former("id", entry_id, at)] if result.action == "withdrawn" else []
             blocked = [Former("block", entry_id, at)] if about == "match" else []

@@ -71,8 +71,8 @@ class Analysis:
         capitals: Keys of words capitalised inside a sentence, where case tells anything.
         quotes: Quoted spans, lower case.
         question: First question word, ``yesno``, or empty.
-        signs: What is written in signs that words don't tell apart: escapes, shell variables, one quoted letter, a "!" before something.
         asks: Whether it is put as a question: not a statement with a "which" or "how" inside.
+        signs: What is written in signs that words don't tell apart: escapes, shell variables, one quoted letter, a "!" before something.
     """
 
     text: str
@@ -92,6 +92,11 @@ class Analysis:
     question: str
     asks: bool
     signs: tuple[str, ...]
+
+
+def question_words(text: Analysis) -> frozenset[str]:
+    """Return the keys of all question words of an English text."""
+    return frozenset(key for key, kind in zip(text.keys, text.classes, strict=True) if kind == QUESTION)
 
 
 _FAMILY: Final = {"en": "en", "zh": "zh", "ja": "cjk", "ko": "cjk"}

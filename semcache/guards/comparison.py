@@ -73,6 +73,13 @@ def compare(a: Analysis, b: Analysis) -> Comparison:
     )
 
 
+def shared_beginning(x: Sequence[str], y: Sequence[str]) -> int:
+    """Return how many items two sequences have in common from the first on."""
+    return next(
+        (i for i, (one, other) in enumerate(zip(x, y, strict=False)) if one != other), min(len(x), len(y))
+    )
+
+
 def _missing(keys: Sequence[str], others: Iterable[str]) -> list[int]:
     """Return indexes of `keys` beyond those that `others` has as often; the last ones of a repeated key."""
     stock: dict[str, int] = {}

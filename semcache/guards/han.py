@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from semcache.guards.comparison import shared_beginning
+
 _PERSON: Final = re.compile("(?:[我咱你他她]们|[我俺咱你您他她])")
 _SAME: Final = {"我们": "我", "咱们": "我", "咱": "我", "俺": "我", "您": "你", "你们": "你"}
 _FILLERS: Final = re.compile(r"[\s\W]|[的呢啊呀吧哦哈嘛]")
@@ -39,8 +41,7 @@ def compared(a: str, b: str) -> tuple[str, str] | None:
     if one is None or two is None:
         return None
     left_a, left_b, right_a, right_b = a[: one.start()], b[: two.start()], a[one.end() :], b[two.end() :]
-    differ = (i for i, (m, n) in enumerate(zip(left_a, left_b, strict=False)) if m != n)
-    for shared in range(next(differ, min(len(left_a), len(left_b))), -1, -1):  # 我, 我老公 begin alike
+    for shared in range(shared_beginning(left_a, left_b), -1, -1):  # 我, 我老公 begin alike
         x, y = left_a[shared:], left_b[shared:]
         turned = right_a.startswith(y) and right_b.startswith(x) and right_a[len(y) :] == right_b[len(x) :]
         if x and y and x != y and turned:
@@ -163,9 +164,8 @@ def _branded(x: str, y: str) -> bool:
 def turned(a: str, b: str) -> tuple[str, str] | None:
     """Return the characters by which two texts differ at one place: 涨停, 跌停."""
     a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
-    most = min(len(a), len(b))
-    start = next((i for i in range(most) if a[i] != b[i]), most)
-    end = next((i for i in range(most - start) if a[-1 - i] != b[-1 - i]), most - start)
+    start = shared_beginning(a, b)
+    end = shared_beginning(a[start:][::-1], b[start:][::-1])
     x, y = a[start : len(a) - end], b[start : len(b) - end]
     return (x, y) if x and y else None
 
@@ -179,7 +179,7 @@ def inserted(a: str, b: str) -> str:
     a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
     longer, shorter = (a, b) if len(a) > len(b) else (b, a)
     size = len(longer) - len(shorter)
-    start = next((i for i, (x, y) in enumerate(zip(longer, shorter, strict=False)) if x != y), len(shorter))
+    start = shared_beginning(longer, shorter)
     if not size or longer[start + size :] != shorter[start:] or start + size == len(longer):
         return ""
     span = longer[start : start + size]
@@ -194,9 +194,8 @@ _ASKS: Final = re.compile("[怎么什谁哪几多少吗呢]")
 
 def exchanged(a: str, b: str) -> tuple[str, str] | None:
     """Return X and Y where one does to the other what the other does to it in the other text: 把水倒进酸里, 把酸倒进水里."""
-    a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
     found = turned(a, b)
-    if found is None or len(a) != len(b):
+    if found is None:
         return None
     one, two = found
     for i in range(1, min(5, len(one) - 1)):

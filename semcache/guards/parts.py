@@ -14,7 +14,7 @@ from semcache.guards import analysis as an
 from semcache.guards import english as en
 from semcache.guards import lexicon
 from semcache.guards.analysis import Analysis, analyse
-from semcache.guards.comparison import Comparison, compare
+from semcache.guards.comparison import Comparison, compare, shared_beginning
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
 LEAST_WEIGHT: Final = {"en": 0.45, "zh": 0.6}  # of a part that asks for something of its own
@@ -88,6 +88,7 @@ def parts(c: Comparison) -> Verdict:
 
 
 def _said(left: float, text: Analysis) -> float:
+    """Return the share of a text that isn't left over, in [0, 1]."""
     return 1.0 - left / text.total if text.total else 0.0
 
 
@@ -102,7 +103,7 @@ def _added(x: Analysis, y: Analysis) -> str:
     size = len(x.keys) - len(y.keys)
     if size < 2:
         return ""
-    start = next((i for i, (a, b) in enumerate(zip(x.keys, y.keys, strict=False)) if a != b), len(y.keys))
+    start = shared_beginning(x.keys, y.keys)
     for first in range(max(0, start - 1), start + 1):  # "and" may stand behind the place as well as before it
         if x.keys[first + size :] == y.keys[first:] and x.keys[:first] == y.keys[:first]:
             span = x.words[first : first + size]
@@ -155,16 +156,13 @@ def _beyond(piece: str, y: Analysis, *, added: bool) -> bool:
     least = LEAST_ADDED if added else LEAST_WEIGHT[y.family]
     if heavy >= least and heavy >= (1.0 - KNOWN) * seen.total:
         return True
-    asks_already = (
-        any(key == seen.question and kind == an.QUESTION for key, kind in zip(y.keys, y.classes, strict=True))
-        or y.question == seen.question
-        or any(word in y.plain for word in _OF_ITS_OWN.get(seen.question, ()))
-    )
-    return seen.question in _OF_ITS_OWN and not asks_already and (added or len(seen.keys) > 1)
+    words = _OF_ITS_OWN.get(seen.question)
+    if words is None or not (added or len(seen.keys) > 1):
+        return False
+    asks_too = seen.question == y.question or seen.question in an.question_words(y)
+    return not asks_too and not any(word in y.plain for word in words)
 
 
 def _says(rest: str, y: Analysis, least: float) -> bool:
     """Tell whether the other parts say what the other text says."""
-    if not rest or not y.total:
-        return False
-    return 1.0 - compare(analyse(rest), y).weight_b / y.total >= least
+    return bool(rest) and _said(compare(analyse(rest), y).weight_b, y) >= least

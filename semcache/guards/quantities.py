@@ -77,10 +77,6 @@ def _in_part(clock: str, part: str) -> bool:
 
 def _typed(name: str, classes: frozenset[str]) -> Guard:
     def guard(c: Comparison) -> Verdict:
-        if name == "date" and c.a.language == c.b.language == "zh":
-            days = han.days(c.a.plain, c.b.plain)
-            if days is not None:
-                return refuse(f"{days[0]} against {days[1]}")
         if c.left_a and c.left_b:
             left, right = _unmatched(c, classes)
             if left and right:
@@ -187,9 +183,12 @@ def match_places(left: list[str], right: list[str]) -> None:
                 break
 
 
+_SIDES: Final = frozenset("东南西北")
+
+
 def place(c: Comparison) -> Verdict:
     """Refuse if both texts name a place that the other doesn't."""
-    if c.a.language == c.b.language == "zh" and han.inserted(c.a.plain, c.b.plain) in tuple("东南西北"):
+    if c.a.language == c.b.language == "zh" and han.inserted(c.a.plain, c.b.plain) in _SIDES:
         return refuse("only one of them names a side of a place")
     left = [c.a.keys[i] for i in c.left_a if c.a.classes[i] == an.PLACE]
     right = [c.b.keys[i] for i in c.left_b if c.b.classes[i] == an.PLACE]
@@ -199,7 +198,18 @@ def place(c: Comparison) -> Verdict:
     return PASS if an.PLACE in c.a.kinds or an.PLACE in c.b.kinds else NOT_APPLICABLE
 
 
-date = _typed("date", frozenset((an.DATE,)))
+_date = _typed("date", frozenset((an.DATE,)))
+
+
+def date(c: Comparison) -> Verdict:
+    """Refuse if both texts name a date and they differ; in Chinese also by weekdays and months that are cut otherwise."""
+    if c.a.language == c.b.language == "zh":
+        days = han.days(c.a.plain, c.b.plain)
+        if days is not None:
+            return refuse(f"{days[0]} against {days[1]}")
+    return _date(c)
+
+
 time = _typed("time", frozenset((an.TIME, an.DAY_PART)))
 currency = _typed("currency", frozenset((an.CURRENCY,)))
 unit = _typed("unit", frozenset((an.UNIT, an.CURRENCY)))  # pounds against kilograms

@@ -16,7 +16,7 @@ from semcache.guards import chinese as zh
 from semcache.guards import english as en
 from semcache.guards import han, lexicon, people
 from semcache.guards.analysis import Analysis
-from semcache.guards.comparison import Comparison
+from semcache.guards.comparison import Comparison, shared_beginning
 from semcache.guards.english import words
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
@@ -132,12 +132,8 @@ def _same_words(c: Comparison) -> Verdict:
 
 def _exchanged(x: _Parts, y: _Parts, *, chinese: bool) -> tuple[_Parts, _Parts, _Parts] | None:
     """Return L, M and R of the span in which x has L M R and y has R M L; None if there is none with a middle."""
-    start = 0
-    while start < min(len(x), len(y)) and x[start] == y[start]:
-        start += 1
-    end = 0
-    while end < min(len(x), len(y)) - start and x[-1 - end] == y[-1 - end]:
-        end += 1
+    start = shared_beginning(x, y)
+    end = shared_beginning(x[start:][::-1], y[start:][::-1])
     # In Chinese what changed places may begin alike: 我, 我弟.
     for begin in range(start, -1, -1) if chinese else (start,):
         found = _transposed(x[begin : len(x) - end], y[begin : len(y) - end])

@@ -227,10 +227,6 @@ def _asked(text: Analysis) -> str:
     return ""
 
 
-def _questions(text: Analysis) -> frozenset[str]:
-    return frozenset(key for key, kind in zip(text.keys, text.classes, strict=True) if kind == an.QUESTION)
-
-
 def _telling(text: Analysis, left: tuple[int, ...]) -> list[str]:
     return [text.words[i] for i in left if text.weights[i] >= LEAST_WEIGHT["en"]]
 
@@ -265,7 +261,11 @@ def question(c: Comparison) -> Verdict:
     In Chinese also if one asks what something is like, or how to use it, and the other how to do something with it.
     """
     said = _question(c)
-    if said.verdict == "refuse" and len(_questions(c.a)) > 1 and _questions(c.a) == _questions(c.b):
+    if (
+        said.verdict == "refuse"
+        and len(an.question_words(c.a)) > 1
+        and an.question_words(c.a) == an.question_words(c.b)
+    ):
         return PASS  # both ask both
     return said
 

@@ -834,13 +834,17 @@ def _refresh(record: Any, tries: int) -> Refresh:
 def _packed_rules(rules: FeedbackRules) -> bytes:
     """Return the argument of the feedback script that is the same for all verdicts under one policy."""
     return struct.pack(
-        "<9d", rules.raters, int(rules.window * 1e6), int(_ms(rules.keep)), MAX_OBSERVATIONS, rules.trust,
-        int(rules.trust_window * 1e6), int(_ms(rules.rate_window * 2)), MAX_BLOCKED, MAX_LOG,
+        "<9d", rules.raters, int(rules.window * 1e6), _whole_ms(rules.keep), MAX_OBSERVATIONS, rules.trust,
+        int(rules.trust_window * 1e6), _whole_ms(rules.rate_window * 2), MAX_BLOCKED, MAX_LOG,
     )  # fmt: skip
 
 
 def _ms(seconds: float | None) -> str:
-    return "" if seconds is None else str(max(1, round(seconds * 1000)))
+    return "" if seconds is None else str(_whole_ms(seconds))
+
+
+def _whole_ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
 
 
 def as_text(value: Any) -> str:

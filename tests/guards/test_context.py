@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semcache.encoders import default_encoder
 from semcache.guards import analyse, compare
 from semcache.guards.context import context
-from semcache.verify import CalibratedMatcher, calibration_for
-
-ENCODER = default_encoder()
-MATCHER = CalibratedMatcher(calibration_for(ENCODER.fingerprint))
+from tests.guards.judging import served, similarities
 
 PASSAGES = {
     "en": [
@@ -53,14 +49,9 @@ CASES = [
 
 
 def test_two_questions_about_one_passage_are_told_apart() -> None:
-    stored, asked = (ENCODER.encode([case[side] for case in CASES]) for side in (0, 1))
-    similarities = np.clip(np.einsum("ij,ij->i", stored, asked), -1.0, 1.0)
-    judged = zip(CASES, similarities, strict=True)
-    served = [case for case, s in judged if MATCHER.judge(case[1], case[0], float(s)).reason is None]
-
-    assert float(np.median(similarities)) > 0.75
+    assert float(np.median(similarities(CASES))) > 0.75
     assert len(CASES) > 60
-    assert served == []
+    assert served(CASES) == []
 
 
 @pytest.mark.parametrize(

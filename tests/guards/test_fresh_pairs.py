@@ -6,16 +6,12 @@ the rules have learnt from them.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from semcache.encoders import default_encoder
 from semcache.reasons import GUARDS
-from semcache.verify import CalibratedMatcher, calibration_for
 from tests.guards.fresh_pairs import LANGUAGES, fresh_pairs
+from tests.guards.judging import served
 
-ENCODER = default_encoder()
-MATCHER = CalibratedMatcher(calibration_for(ENCODER.fingerprint))
 PAIRS = {language: fresh_pairs(language) for language in LANGUAGES}
 CASES = [(lang, heading) for lang in LANGUAGES for heading in PAIRS[lang] if not heading.startswith("kept")]
 LEAST_KEPT = [
@@ -23,13 +19,6 @@ LEAST_KEPT = [
     ("zh", "kept", 32), ("zh", "kept, lightly", 47), ("zh", "kept, lightly, second", 44), ("zh", "kept, lightly, third", 45), ("zh", "kept, freely", 3),
     ("en", "kept, fourth", 36), ("en", "kept, fifth", 36), ("zh", "kept, fourth", 7), ("zh", "kept, fifth", 11),
 ]  # fmt: skip
-
-
-def served(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    stored, asked = (ENCODER.encode([pair[side] for pair in pairs]) for side in (0, 1))
-    similarities = np.clip(np.einsum("ij,ij->i", stored, asked), -1.0, 1.0)
-    judged = zip(pairs, similarities, strict=True)
-    return [pair for pair, s in judged if MATCHER.judge(pair[1], pair[0], float(s)).reason is None]
 
 
 @pytest.mark.parametrize(("language", "heading"), CASES, ids=[f"{lang}-{name}" for lang, name in CASES])

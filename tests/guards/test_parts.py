@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcache.encoders import default_encoder
 from semcache.guards import analyse, compare
 from semcache.guards.parts import parts
-from semcache.verify import CalibratedMatcher, calibration_for
-
-ENCODER = default_encoder()
-MATCHER = CalibratedMatcher(calibration_for(ENCODER.fingerprint))
+from tests.guards.judging import served
 
 MORE = [
     ("How do I reset my password?", " And where do I find my invoice?"), ("Write a haiku about spring.", " Then translate it into German."),
@@ -79,13 +74,6 @@ QUESTIONS = {
         "燕子在哪里过冬？", "滑雪板是租还是买？", "蓝纹奶酪怎么做？", "记者要办什么签证？", "苹果树什么时候剪枝？",
     ],
 }  # fmt: skip
-
-
-def served(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    stored, asked = (ENCODER.encode([pair[side] for pair in pairs]) for side in (0, 1))
-    similarities = np.clip(np.einsum("ij,ij->i", stored, asked), -1.0, 1.0)
-    judged = zip(pairs, similarities, strict=True)
-    return [pair for pair, s in judged if MATCHER.judge(pair[1], pair[0], float(s)).reason is None]
 
 
 @pytest.mark.parametrize(("language", "between"), [("en", " "), ("zh", "")])
