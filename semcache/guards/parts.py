@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from semcache.guards import analysis as an
@@ -25,25 +26,38 @@ SAID: Final = 0.7  # share of the other text that the rest must say
 SAID_BESIDE: Final = 0.4  # ... where the other one asks for something of its own too
 
 _ENDS: Final = {
-    "en": re.compile(
-        r"(?<=[.!?;])\s+|\n+|(?<=,)\s+(?=(?:(?:and|but|so)\s+)?(?:how|what|when|where|who|why|which|should|shall|can|could|do|does|did|is|are|will|would|am|may|must)\b)",
-        re.IGNORECASE,
-    ),
+    "en": re.compile(r"(?<=[.!?;])\s+|\n+"),
     "zh": re.compile(
         r"(?<=[!?;,])\s*(?=[^\s!?;,])|(?<=[\u3400-\u9fff]\.)\s*(?=\S)|\n+"
     ),  # marks are narrow here
 }
+_CLAUSES: Final = re.compile(
+    r"(?<=,)\s+(?=(?:(?:and|but|so)\s+)?(?:how|what|when|where|who|why|which|should|shall|can|could|do|does|did|is|are|will|would|am|may|must)\b)",
+    re.IGNORECASE,
+)
+_CODE: Final = re.compile(r"`[^`\n]+`")  # ends nothing inside
+_CALL: Final = re.compile(r"\w+[(\[]")  # print(x) tells nobody to print
+_RELATIVES: Final = en.words("which who when where")
+_AUXILIARIES: Final = en.words(
+    "should shall can could do does did is are was were will would am may might must has have had"
+)
+_BE: Final = en.words("is are was were am")
+_PRONOUNS: Final = en.words("i you he she it we they this that these those there one")
+_SUBJECTS: Final = _PRONOUNS | en.words("the a an my your his her its our their any some")
 _NUMBERED: Final = re.compile(
     r"^(?:\(?(?:\d{1,2}|[a-h])[).:]|q\d{1,2}[).:]|[-*•])\s*", re.IGNORECASE
 )  # 1) a. Q1:
 _SHORTENED: Final = re.compile(
-    r"\b(?:mr|mrs|ms|dr|st|vs|etc|e\.g|i\.e|no|prof|sr|jr|inc|ltd|fig|[a-z])\.$", re.IGNORECASE
+    r"\b(?:mr|mrs|ms|dr|st|vs|etc|e\.g|i\.e|no|prof|sr|jr|inc|ltd|fig|rs|approx|dept|vol|al|cf|ca|[a-z])\.$",
+    re.IGNORECASE,
 )
 _ASKING: Final = re.compile(r"[?？]\s*$")
 _LEADS: Final = en.words("and also then plus next finally afterwards so but please kindly")
 _BEGINS: Final = en.words("and also then plus with but while")
 _RESTRICTS: Final = en.words("in on for without using under that as like")  # what a request is to be like
 _PLACES: Final = en.words("after afterwards below above once finally next underneath then")
+_REDUCED: Final = 3  # words of a clause without a subject: when applicable, where possible
+_ZH_SOME: Final = re.compile(r"[好十]?几.{1,2}(?:[之以]?[前后]|来)[,.]?$")  # 几年前: some years ago
 _ZH_LEADS: Final = tuple(
     en.words("先 给 出 写 替 列 讲 解释 推荐 翻译 总结 然后 接着 最后 顺便 还有 还要 另外 并 再 请 帮 给我")
 )
@@ -57,7 +71,7 @@ _GENERIC: Final = en.words(
     "possible safe normal ok okay fine good bad true right correct idea thought suggestion opinion advice help tip solution "
     "anyone someone somebody know experience do think mean support allow recommend answer brief briefly short work kind sort "
     "happen reason easy step advise look looking forward reply ask able question happen thank thanks appreciate sure sense wrong problem issue fix matter try "
-    "步骤 具体 操作 方法 例子 处理 解决 恢复 价值 价格 价钱 分别 哪些 可以 给分 悬赏 看 帮帮忙 帮忙 帮 忙 谢谢 谢 求助 求 急 原因 知道 有人 大神 高手 问题 说明 介绍 解答 回答 怎么办 为什么"
+    "步骤 具体 操作 方法 例子 处理 解决 恢复 价值 价格 价钱 分别 哪些 可以 给分 悬赏 看 帮帮忙 帮忙 帮 忙 谢谢 谢 求助 求 急 请教 求教 指教 赐教 告知 原因 知道 有人 大神 高手 问题 说明 介绍 解答 回答 怎么办 为什么"
 )
 
 
@@ -115,7 +129,7 @@ def _added(x: Analysis, y: Analysis) -> str:
 @lru_cache(maxsize=an.CACHE_SIZE)
 def _sentences(plain: str, family: str) -> tuple[str, ...]:
     found: list[str] = []
-    for part in (_NUMBERED.sub("", part.strip()) for part in _ENDS[family].split(plain)):
+    for part in (_NUMBERED.sub("", part.strip()) for part in _cut(plain, family)):
         if found and _SHORTENED.search(found[-1]):  # Mr. Smith, J. Doe
             found[-1] += " " + part
         elif part:
@@ -123,12 +137,65 @@ def _sentences(plain: str, family: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _cut(plain: str, family: str) -> list[str]:
+    """Cut a text into sentences, and an English one before clauses that ask; never inside quoted code."""
+    masked = _CODE.sub(lambda code: "x" * len(code[0]), plain) if "`" in plain else plain
+    cut = _split(plain, masked, _ENDS[family])
+    if family != "en":
+        return cut
+    return [clause for sentence in cut for clause in _clauses(sentence)]
+
+
+def _split(plain: str, masked: str, at: re.Pattern[str]) -> list[str]:
+    places = [(0, 0), *(end.span() for end in at.finditer(masked)), (len(plain), len(plain))]
+    return [plain[before[1] : after[0]] for before, after in pairwise(places)]
+
+
+def _clauses(sentence: str) -> list[str]:
+    """Cut a sentence before clauses that ask; behind a statement, one that only relates or conditions stays with it."""
+    masked = _CODE.sub(lambda code: "x" * len(code[0]), sentence) if "`" in sentence else sentence
+    first, *others = _split(sentence, masked, _CLAUSES)
+    if not others:
+        return [first]
+    told = not _ASKING.search(sentence) and not _asks(first, "en")
+    found = [first]
+    for clause in others:
+        if told and _relates(clause, ends=sentence.endswith(".")):
+            found[-1] += " " + clause
+        else:
+            found.append(clause)
+    return found
+
+
+def _relates(clause: str, *, ends: bool) -> bool:
+    """Tell whether a clause behind a statement only adds to it: ", which is for ...", ", when applicable"; not ", where is it".
+
+    Args:
+        ends: Whether the sentence ends with a full stop: "I have two, which is better" without one may ask.
+    """
+    words = clause.lower().rstrip(" .,!").split()
+    if words[0] in _LEADS:
+        return False
+    if words[0] not in _RELATIVES:
+        return ends and words[0] in _AUXILIARIES and words[1:2] != [] and words[1] not in _SUBJECTS
+    after, subject = (*words[1:3], "", "")[:2]
+    if after not in _AUXILIARIES:  # when applicable, where rangers rent canoes; but: where to complain
+        return after != "to" and (ends or (len(words) <= _REDUCED and words[0] in ("when", "where")))
+    if words[0] in ("when", "where"):
+        return False
+    return ends and subject not in (_PRONOUNS if after in _BE else _SUBJECTS)
+
+
 def _asks(piece: str, family: str) -> bool:
     """Tell whether a part asks, or tells somebody to do something."""
     if _ASKING.search(piece):
         return True
+    if _CALL.match(piece):
+        return False
     seen = analyse(piece)
     if family == "zh":
+        if _ZH_SOME.match(piece):
+            return False
         return bool(seen.question) or piece.startswith(_ZH_LEADS)
     if seen.asks:
         return True

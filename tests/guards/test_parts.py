@@ -23,6 +23,11 @@ MORE = [
     ("我的密码忘了怎么办？", "还有发票在哪里下载？"), ("写一首关于春天的诗。", "然后翻译成英文。"), ("怎么取消订阅？", "这个月还会扣费吗？"),
     ("北京到上海的高铁要多久？", "票价多少？"),
 ]  # fmt: skip
+ASKED_IN_A_CLAUSE = [
+    ("The grant pays for travel", ", who decides"), ("I have a red one and a blue one", ", which is lighter"), ("My flight was cancelled", ", where to complain"),
+    ("The oven has a steam mode", ", how do I clean it."), ("The trail ends at a lake", ", is the water warm."), ("The trail ends at a lake", ", where can I rent a boat."),
+    ("Explain what a valve does", ", where it is mounted and who invented it"), ("How long is the tunnel?", " When applicable, what does it cost?"),
+]  # fmt: skip
 CHANGED = [
     ("How do I reset my password?", "Where do I find my invoice?", "How do I close my account?"),
     ("I have a cat.", "What should I feed it?", "How often should I bathe it?"),
@@ -37,6 +42,14 @@ SAME = [
     ("What is Docker? Why would I use it?", "1) What is Docker?\n2) Why would I use it?"),
     ("What is Docker? Why would I use it?", "What is Docker? Also, why would I use Docker?"),
     ("How do I reset my password?", "How do I reset my password? Please advise."), ("怎么重置密码？", "怎么重置密码？步骤是什么？"),
+    ("The oven has a steam mode, which keeps the crust soft.", "The oven comes with a steam mode that keeps the crust soft."),
+    ("Our lab tests water samples on Tuesdays, when staff are available.", "On Tuesdays our lab tests samples of water if staff are available."),
+    ("The library lends tablets, where possible", "The library lends tablets if possible"),
+    ("Membership, once it has lapsed, can be renewed at the counter.", "A lapsed membership may be renewed at the counter."),
+    ("Run `python -c \"import numpy; print(numpy.pi)\"` to check that numpy works.", "To see whether numpy works, run `python -c \"import numpy; print(numpy.pi)\"`."),
+    ("import math; print(math.tau)", "Try this: import math; print(math.tau)"),
+    ("What is the best rice cooker under Rs. 3000 for two people?", "Which rice cooker under Rs 3000 is best for two people?"),
+    ("几天前，我的护照丢了，怎么补办？", "护照丢了怎么补办"), ("打印机卡纸了，怎么取出来？请赐教", "打印机卡纸怎么取出来"),
     ("Would Mr. Smith be a good mayor?", "Would Mr. Smith make a good mayor?"), ("怎么取消订阅？", "怎么取消订阅？谢谢！"),
 ]  # fmt: skip
 
@@ -45,7 +58,7 @@ def said(one: str, other: str) -> str:
     return parts(compare(analyse(one), analyse(other))).verdict
 
 
-@pytest.mark.parametrize(("first", "more"), MORE)
+@pytest.mark.parametrize(("first", "more"), MORE + ASKED_IN_A_CLAUSE)
 def test_a_second_demand_is_another_prompt(first: str, more: str) -> None:
     assert said(first, first + more) == said(first + more, first) == "refuse"
 
