@@ -247,7 +247,7 @@ def _classify(token: Token, before: str, after: str) -> tuple[str, str]:
     if kind == "n":
         return word, _number_class(token)
     if kind != "w":
-        return word, _BY_KIND[kind]
+        return word.removesuffix("()") if kind == "c" else word, _BY_KIND[kind]
     if word in _CALENDAR:
         found = _calendar(token, before, after)
         if found is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from semcache.guards import analysis as an
 from semcache.guards import chinese as zh
-from semcache.guards import lexicon
+from semcache.guards import codes, lexicon
 from semcache.guards.analysis import Analysis
 
 _SOFT = frozenset((an.CONTENT, an.CARRIER, an.NAME, an.PLACE))
@@ -53,6 +53,7 @@ def compare(a: Analysis, b: Analysis) -> Comparison:
         if a.normal.replace(" ", "") == b.normal.replace(" ", ""):  # a space moved: "ac oncentration"
             left_a, left_b = [], []
         else:
+            codes.reconcile(a, left_a, b, left_b)
             soft = _reconcile(a, b, left_a, left_b) if left_a and left_b else 0.0
             _misspelt_function_words(a, left_a, b, only_b)
             _misspelt_function_words(b, left_b, a, only_a)

@@ -133,6 +133,7 @@ def brands(a: str, b: str) -> tuple[str, str] | None:
     return ("".join(sorted(mine)), "".join(sorted(theirs))) if mine and theirs and not mine & theirs else None
 
 
+_GREETINGS: Final = frozenset(("hello", "hi", "hey"))
 _LATIN: Final = re.compile("[A-Za-z][A-Za-z0-9_+#.-]*")
 
 
@@ -143,7 +144,9 @@ def latin(a: str, b: str) -> tuple[str, str] | None:
     """
     if not _LATIN.search(a):
         return None
-    mine, theirs = ({word.lower().strip(".-") for word in _LATIN.findall(text)} for text in (a, b))
+    mine, theirs = (
+        {word.lower().strip(".-") for word in _LATIN.findall(text)} - _GREETINGS for text in (a, b)
+    )
     left, right = sorted(mine - theirs), sorted(theirs - mine)
     if not left or not right:
         return None

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from semcache.guards import analysis as an
+from semcache.guards import english as en
 from semcache.guards.analysis import CACHE_SIZE
 from semcache.guards.comparison import Comparison
 
@@ -24,49 +25,9 @@ _LETTERED: Final = re.compile(
 )
 _LONG: Final = 4  # figures behind which a single letter is no unit
 _UNITS: Final = frozenset(  # units, ordinals and the like, which may be said or not
-    [
-        "st",
-        "nd",
-        "rd",
-        "th",
-        "am",
-        "pm",
-        "k",
-        "kg",
-        "g",
-        "mg",
-        "km",
-        "m",
-        "cm",
-        "mm",
-        "s",
-        "ms",
-        "h",
-        "w",
-        "v",
-        "x",
-        "p",
-        "gb",
-        "mb",
-        "tb",
-        "kb",
-        "hz",
-        "in",
-        "ft",
-        "lb",
-        "oz",
-        "ml",
-        "l",
-        "c",
-        "f",
-        "mah",
-        "mhz",
-        "ghz",
-        "kw",
-        "hp",
-        "bn",
-    ]
+    (*en.UNITS, *en.CURRENCIES, *en.words("st nd rd th am pm k h v x p s in lb c f kw kwh mwh hp bn"))
 )
+_DECADE: Final = re.compile(r"(?<=\d0)'s\b")  # 1970's
 
 
 class _Letters(NamedTuple):
@@ -83,7 +44,7 @@ def _models(
     Args:
         figures: Whether the text has figures that are tokens of their own.
     """
-    plain = plain.lower()
+    plain = _DECADE.sub("s", plain.lower())
     lettered = frozenset(_LETTERED.findall(plain)) if english else frozenset()
     found: dict[str, _Letters] = {}
     for name, word in _NAME.findall(plain) if figures else ():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from semcache.guards import analysis as an
-from semcache.guards import han, sums
+from semcache.guards import codes, han, sums
 from semcache.guards.comparison import Comparison
 from semcache.guards.models import other_models
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Guard, Verdict, refuse, show
@@ -240,4 +240,6 @@ def code(c: Comparison) -> Verdict:
     right = [
         c.b.words[i] for i in c.left_b if c.b.classes[i] == an.SYMBOL and _OPERATOR.issuperset(c.b.words[i])
     ]
+    if left and right:
+        left, right = codes.operators(c.a, left), codes.operators(c.b, right)
     return refuse(f"{show(left)} against {show(right)}") if left and right else verdict
