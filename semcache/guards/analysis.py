@@ -14,7 +14,7 @@ from typing import Final
 
 from semcache.guards import chinese as zh
 from semcache.guards import english as en
-from semcache.guards import lexicon
+from semcache.guards import lexicon, names
 from semcache.guards.normal import Token, clean, strip_shells, tokenize
 
 CACHE_SIZE: Final = 20_000
@@ -227,7 +227,8 @@ def _capitals(text: str) -> frozenset[str]:
     upper = words = 0
     if text.isupper():
         return frozenset()
-    for match in re.finditer(r"[^\W\d_][\w'&.-]*", text):
+    matches = list(re.finditer(r"[^\W\d_][\w'&.-]*", text))
+    for match in matches:
         word = match[0].rstrip("'.")
         if len(word) < 2:
             continue
@@ -239,7 +240,12 @@ def _capitals(text: str) -> frozenset[str]:
             lower = word.lower().removesuffix("'s")
             if lower not in en.FUNCTION:
                 found |= {lower, lexicon.lemma(lower)}
-    return frozenset(found) if words < 5 or upper <= 0.75 * words else frozenset()
+    if not found or (words >= 5 and upper > 0.75 * words):
+        return frozenset()
+    if len(found) > 2 and text.count(",") + text.count(":") + text.count(";") > 1:
+        items = names.opens_items(text, matches)
+        found -= items | {lexicon.lemma(item) for item in items}
+    return frozenset(found)
 
 
 def _classify(token: Token, before: str, after: str) -> tuple[str, str]:

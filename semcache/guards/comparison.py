@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from semcache.guards import analysis as an
 from semcache.guards import chinese as zh
-from semcache.guards import codes, lexicon
+from semcache.guards import codes, lexicon, names
 from semcache.guards.analysis import Analysis
 
 _SOFT = frozenset((an.CONTENT, an.CARRIER, an.NAME, an.PLACE))
@@ -111,7 +111,7 @@ def _reconcile(a: Analysis, b: Analysis, left_a: list[int], left_b: list[int]) -
     for x, left_x, y, left_y in ((a, left_a, b, left_b), (b, left_b, a, left_a)):
         for i in left_x[:]:
             if x.classes[i] in _SOFT and len(x.words[i]) > 3:
-                joined = _parts(x.words[i], y, left_y)
+                joined = _parts(x.words[i], y, left_y) or _apart(x, i, y, left_y)
                 if joined:
                     left_x.remove(i)
                     for j in joined:
@@ -151,6 +151,21 @@ def _parts(word: str, other: Analysis, left: list[int]) -> tuple[int, ...]:
     return ()
 
 
+def _apart(x: Analysis, i: int, y: Analysis, left: list[int]) -> tuple[int, ...]:
+    """Find what a name that is several words in one stands for, if all its parts are there: IterableDataset, a Dataset that is iterable."""
+    parts = names.compounds(x.plain).get(x.words[i]) if left and not x.plain.islower() else None
+    if parts is None:
+        return ()
+    found = []
+    said = set(y.words)
+    for j in left:
+        inner = names.compounds(y.plain).get(y.words[j], (y.words[j],))
+        said.update(inner)
+        if not set(inner).isdisjoint(parts) or y.keys[j] in parts:
+            found.append(j)
+    return tuple(found) if said.issuperset(parts) else ()
+
+
 def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:
     """Tell whether two different tokens may stand for each other."""
     x, y = a.keys[i], b.keys[j]
@@ -159,13 +174,21 @@ def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:
     if lexicon.antonyms(x, y):
         return False
     if an.PLACE in (a.classes[i], b.classes[j]):
-        return a.classes[i] != b.classes[j] and x[:4] == y[:4] and respelt(x, y)  # India, Indian
+        return a.classes[i] != b.classes[j] and (
+            (x[:4] == y[:4] and respelt(x, y)) or _adjective(a, i, b, j)  # India, Indian; Britain, British
+        )
     named = an.NAME in (a.classes[i], b.classes[j])
     if not named and lexicon.synonyms(x, y):
+        return True
+    if names.one_name(x, y) or (named and _adjective(a, i, b, j)):
         return True
     if min(len(x), len(y)) < 4:
         return transposed(x, y)
     return respelt(x, y) or respelt(a.words[i], b.words[j])
+
+
+def _adjective(a: Analysis, i: int, b: Analysis, j: int) -> bool:
+    return names.adjective(a.words, i, b.keys[j]) or names.adjective(b.words, j, a.keys[i])
 
 
 def _alike_han(x: str, y: str) -> bool:
