@@ -398,20 +398,46 @@ _NO: Final = re.compile(r"no\s*[,.;:!]", re.IGNORECASE)
 
 
 def _negations(tokens: list[Token], text: str) -> int:
-    """Count negations that change what is asked; "No, …", "or not" and "not only" don't."""
+    """Count negations that change what is asked; "No, …", "or not", "do or do not", "isn't it …" and "not only" don't."""
     count = 0
+    if len(tokens) > 2 and tokens[1].text == "not" and tokens[2].text in _SUBJECTS and _FRONTED.match(text):
+        count = -1
     for index, token in enumerate(tokens):
         if token.text in en.NEGATIONS:
             before = tokens[index - 1].text if index else ""
             after = tokens[index + 1].text if index + 1 < len(tokens) else ""
             if (
-                (token.text == "no" and not index and _NO.match(text))
+                (token.text == "no" and not index and (_NO.match(text) or after in _SPEAKERS))
+                or _either(tokens, index)
+                or _aside(tokens, index)
                 or before in ("or", "if", "whether")
                 or after in ("only", "just", "matter")
             ):
                 continue
             count += 1
     return count
+
+
+_FRONTED: Final = re.compile(r"[a-z]+n['\u2019]?t ", re.IGNORECASE)
+_SPEAKERS: Final = en.words("i we you he she they it that this")
+_SUBJECTS: Final = _SPEAKERS | en.words("there the a an my your our his her their these those")
+
+
+def _either(tokens: list[Token], index: int) -> bool:
+    """Tell whether the negation at `index` is one of both ways: do or do not, should/should not, why or why not."""
+    return (
+        index > 2
+        and tokens[index - 2].text in ("or", "and", "/")
+        and tokens[index - 1].text == tokens[index - 3].text
+    )
+
+
+def _aside(tokens: list[Token], index: int) -> bool:
+    """Tell whether the negation at `index` only sets one verb or adjective off from another: hide (not block), a warm (not hot) bath."""
+    if not 1 < index < len(tokens) - 2 or (tokens[index - 1].text, tokens[index + 2].text) != ("(", ")"):
+        return False
+    said, other = (lexicon.part_of_speech(lexicon.lemma(tokens[i].text)) for i in (index - 2, index + 1))
+    return any(part in said and part in other for part in "va")
 
 
 _ZH_NEGATION: Final = re.compile(

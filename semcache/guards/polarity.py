@@ -6,20 +6,35 @@ who is not thin". Only a negation or more/less can cancel an antonym.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from semcache.guards import analysis as an
 from semcache.guards import chinese as zh
 from semcache.guards import english as en
 from semcache.guards import han, lexicon
+from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison, alike
 from semcache.guards.english import words
+from semcache.guards.routes import route
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
 NEAR: Final = 0.8  # least overlap at which one more negation decides
 VERY_NEAR: Final = 0.9  # least overlap at which a weak contrast (and, or) decides
+REACH: Final = 6  # words in which what belongs to a "with" is said
 _ZH_NOT: Final = words("不 没 没有 未 非 无")
 _SIDED: Final = words("- hand hands handed foot feet side arm leg eye ear knee shoulder wrist turn lane")
 _DEGREES: Final = words("more less fewer most least")
+_LESS: Final = words("less least lesser")
+_HOW_MUCH: Final = words("much little many few")
+_SEEK: Final = words("seek get find want need obtain receive")
+_TAKEN_AWAY: Final = words("remove delete erase exclude omit drop discard strip disable revoke withdraw")
+_CONVERSE: Final = en.pairs("learn teach|receive/get send|receive/get give|borrow lend")
+_BE: Final = words("is was are were be been being am get got gets")
+_WHEN: Final = frozenset((an.TIME, an.DAY_PART, an.DATE, an.ORDINAL))
+_AUXILIARIES: Final = _BE | words(
+    "will would shall should can could may might must have has had do does did not n't to"
+)
 
 
 def opposites(c: Comparison) -> list[tuple[str, str]]:
@@ -29,7 +44,13 @@ def opposites(c: Comparison) -> list[tuple[str, str]]:
     used: set[int] = set()
     for i in c.only_a:
         for j in c.only_b:
-            if j not in used and _opposite(c, i, j, chinese) and not _hedged(c, i, j):
+            if (
+                j not in used
+                and _opposite(c, i, j, chinese)
+                and not _hedged(c, i, j)
+                and not _converse(c, i, j)
+                and not _ends_of_one_route(c, i, j)
+            ):
                 used.add(j)
                 found.append((c.a.words[i], c.b.words[j]))
                 break
@@ -44,9 +65,73 @@ def _opposite(c: Comparison, i: int, j: int, chinese: bool) -> bool:
         opposite = (x, y) in en.CONTRASTS
     else:
         opposite = lexicon.antonyms(x, y) or lexicon.antonyms(c.a.keys[i], c.b.keys[j])
-    if not opposite or (x, y) not in en.WEAK_CONTRASTS or c.overlap >= VERY_NEAR or _sided(c, i, j):
+    if not opposite or _sided(c, i, j):
         return opposite
-    return {x, y} == {"and", "or"} and c.a.question == c.b.question == "yesno" and c.overlap >= 0.6
+    if (x, y) in en.WEAK_CONTRASTS:
+        both = {x, y} == {"and", "or"} and c.a.question == c.b.question == "yesno" and c.overlap >= 0.6
+        return both or c.overlap >= VERY_NEAR
+    if _sought(c.a, i) or _sought(c.b, j):
+        return False
+    if (c.a.keys[i], c.b.keys[j]) in en.WEAK_CONTRASTS:
+        return _rest(c, i, j) >= NEAR and _comparable(c, i, j)
+    return not (x in _HOW_MUCH and y in _HOW_MUCH) or _comparable(c, i, j)
+
+
+def _sought(text: Analysis, i: int) -> bool:
+    """Tell whether a word is an answer that is sought: who seeks answers asks."""
+    return text.keys[i] == "answer" and i > 0 and text.keys[i - 1] in _SEEK
+
+
+def _rest(c: Comparison, i: int, j: int) -> float:
+    """Return the overlap of two texts without the two words."""
+    left = c.weight_a + c.weight_b - (c.a.weights[i] * (i in c.left_a) + c.b.weights[j] * (j in c.left_b))
+    whole = c.a.total + c.b.total - c.a.weights[i] - c.b.weights[j]
+    return 1.0 - left / whole if whole > 0 else 1.0
+
+
+def _comparable(c: Comparison, i: int, j: int) -> bool:
+    """Tell whether two words stand beside the same word that tells, or at the same end."""
+    return any(_neighbour(c.a, i, step) == _neighbour(c.b, j, step) for step in (-1, 1))
+
+
+def _neighbour(text: Analysis, i: int, step: int) -> str:
+    """Return the key of the next word that tells, or an empty string."""
+    i += step
+    while 0 <= i < len(text.keys):
+        if text.weights[i] > 0:
+            return text.keys[i]
+        i += step
+    return ""
+
+
+def _converse(c: Comparison, i: int, j: int) -> bool:
+    """Tell whether two verbs say the same of one who does it in one text and has it done in the other: you learn, you are taught."""
+    if (c.a.keys[i], c.b.keys[j]) not in _CONVERSE:
+        return False
+    (one, passive), (other, turned) = _done_to(c.a, i), _done_to(c.b, j)
+    return passive != turned and one == other != ""
+
+
+def _ends_of_one_route(c: Comparison, i: int, j: int) -> bool:
+    """Tell whether leaving and arriving are of one route, and nothing says when: leaving A for B, from A arriving in B."""
+    ends = {c.a.keys[i], c.a.words[i]}, {c.b.keys[j], c.b.words[j]}
+    if not any(x & en.FROM_MARKERS and y & en.TO_MARKERS for x, y in (ends, ends[::-1])):
+        return False
+    if any(
+        not _WHEN.isdisjoint(text.kinds) or any(w.endswith("est") for w in text.words) for text in (c.a, c.b)
+    ):
+        return False
+    (start, goal), other = route(c.a), route(c.b)
+    return bool(start and goal) and (start, goal) == other
+
+
+def _done_to(text: Analysis, verb: int) -> tuple[str, bool]:
+    """Return the word before a verb and its auxiliaries, and whether it is a passive."""
+    start = verb
+    while start and text.words[start - 1] in _AUXILIARIES:
+        start -= 1
+    passive = text.words[verb] != text.keys[verb] and not _BE.isdisjoint(text.words[start:verb])
+    return text.words[start - 1] if start else "", passive
 
 
 def _sided(c: Comparison, i: int, j: int) -> bool:
@@ -79,9 +164,49 @@ def _undone(c: Comparison, found: list[tuple[str, str]]) -> int:
     count = 0
     for x, y in found:
         plain, other = (x, c.a) if y.endswith(x) else (y, c.b)
-        if x != y and (y.endswith(plain) and x.endswith(plain)) and not en.REVERSERS.isdisjoint(other.keys):
+        if x != y and (y.endswith(plain) and x.endswith(plain)) and not _REVERSERS.isdisjoint(other.keys):
             count += 1
     return count
+
+
+_REVERSERS: Final = en.REVERSERS - en.NEGATIONS  # negations are counted as such
+
+
+def _cancelled(c: Comparison, found: list[tuple[str, str]]) -> int:
+    """Count opposites that their surroundings turn back: less painful, painless; with X removed, without X; A cheaper than B, B dearer than A."""
+    count = _undone(c, found)
+    degrees = any(x in _DEGREES for x, _ in found)
+    for x, y in found:
+        for text, word in ((c.a, x), (c.b, y)):
+            i = text.words.index(word)
+            count += not degrees and i > 0 and text.words[i - 1] in _LESS
+        if {x, y} == {"with", "without"}:
+            count += _without(*((c.a, c.b) if x == "with" else (c.b, c.a)))
+    return count + (len(found) == 1 and _compared_crosswise(c, *found[0]))
+
+
+def _without(text: Analysis, other: Analysis) -> bool:
+    """Tell whether only one text says that something is taken away: with the lid removed."""
+    i = text.words.index("with")
+    return any(
+        key in _TAKEN_AWAY and key != word and word not in other.words
+        for key, word in zip(text.keys[i + 2 : i + REACH], text.words[i + 2 : i + REACH], strict=True)
+    )
+
+
+def _compared_crosswise(c: Comparison, x: str, y: str) -> bool:
+    """Tell whether what is compared changed sides along with the opposite: tea is cheaper than coffee, coffee is dearer than tea."""
+    if "than" not in c.a.words or "than" not in c.b.words:
+        return False
+    (before, behind), (first, last) = _sides(c.a, x), _sides(c.b, y)
+    return bool((before & last) - first) and bool((behind & first) - before)
+
+
+def _sides(text: Analysis, degree: str) -> tuple[set[str], set[str]]:
+    """Return the keys that tell before a comparative and behind its "than"."""
+    i, than = text.words.index(degree), text.words.index("than")
+    telling = [k for k, weight in enumerate(text.weights) if weight > 0]
+    return {text.keys[k] for k in telling if k < i < than}, {text.keys[k] for k in telling if i < than < k}
 
 
 def _negates(word: str) -> bool:
@@ -101,7 +226,7 @@ def antonym(c: Comparison) -> Verdict:
         return NOT_APPLICABLE
     counted = sum(_negates(x) for x, _ in found) - sum(_negates(y) for _, y in found)
     odd = (c.a.negations - c.b.negations - counted) % 2  # a negation that is itself an opposite counts once
-    odd += _undone(c, found)
+    odd += 0 if c.a.language == "zh" else _cancelled(c, found)
     cancels = odd > 0 or any(x in _DEGREES for x, _ in found)
     if cancels and (len(found) + odd) % 2 == 0:
         return PASS
@@ -118,5 +243,49 @@ def negation(c: Comparison) -> Verdict:
         return NOT_APPLICABLE
     if (c.a.negations - c.b.negations) % 2 == 0 or c.overlap < NEAR or opposites(c):
         return PASS
+    if c.a.language == "en" and _said_otherwise(
+        *((c.a, c.b, c.only_b) if c.a.negations > c.b.negations else (c.b, c.a, c.only_a))
+    ):
+        return PASS
     side = "stored" if c.b.negations > c.a.negations else "asked"
     return refuse(f"only the prompt {side} negates")
+
+
+_FAILS: Final = words("fail refuse decline neglect")  # to do something
+_ALIKE: Final = words("same like alike equal identical")
+_UNLIKE: Final = words("different differ differs differently difference differences unlike")
+_OWN: Final = words("my mine our ours your yours his her hers their theirs own")
+_PREFIXES: Final = ("un", "in", "im", "il", "ir", "dis", "non")
+_BEHIND: Final = 4  # words behind a negation that it is about
+
+
+def _said_otherwise(x: Analysis, y: Analysis, only: Sequence[int]) -> bool:
+    """Tell whether a text says by other means what the other one negates: fails to start, sugar-free, seedless, different, somebody else's, instead of."""
+    for k, word in enumerate(x.words):
+        if word not in en.NEGATIONS:
+            continue
+        about = frozenset(x.words[k + 1 : k + 1 + _BEHIND])
+        if not _ALIKE.isdisjoint(about) and any(y.words[i] in _UNLIKE for i in only):
+            return True
+        if not _OWN.isdisjoint(about) and any(y.words[i] == "else" for i in only):
+            return True
+        if any(_denies(y, i, about | frozenset(x.keys[k + 1 : k + 1 + _BEHIND])) for i in only):
+            return True
+    return False
+
+
+def _denies(text: Analysis, i: int, about: frozenset[str]) -> bool:
+    """Tell whether a word denies one of some words: fails to start, sugar-free, seedless, untreated, instead of butter."""
+    word, behind = text.words[i], text.words[i + 1 : i + 3]
+    if text.keys[i] in _FAILS:
+        return behind[:1] == ("to",) and not about.isdisjoint(behind[1:])
+    if word == "free":
+        return (
+            i > 1 and text.words[i - 1] == "-" and not about.isdisjoint((text.keys[i - 2], text.words[i - 2]))
+        )
+    if (word, behind[:1]) in (("instead", ("of",)), ("rather", ("than",))):
+        return not about.isdisjoint(behind[1:])
+    if word.endswith("less"):
+        return not about.isdisjoint((word[:-4], word[:-4] + "s"))
+    bare = (word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix))
+    return any(not about.isdisjoint((rest, lexicon.lemma(rest))) for rest in bare if len(rest) > 2)

@@ -6,17 +6,21 @@ that names none is no contradiction; what it leaves out counts in the probabilit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from semcache.guards import analysis as an
 from semcache.guards import codes, han, sums
 from semcache.guards.comparison import Comparison
+from semcache.guards.english import CURRENCIES, words
 from semcache.guards.models import other_models
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Guard, Verdict, refuse, show
 
 NEAR: Final = 0.6  # overlap from which operators decide
-_THINGS: Final = frozenset((an.CONTENT, an.NAME, an.PLACE, an.UNIT, an.CURRENCY))
+_THINGS: Final = frozenset((an.CONTENT, an.NAME, an.PLACE, an.UNIT, an.CURRENCY, an.DAY_PART))
 _NUMERIC: Final = frozenset((an.NUMBER, an.ORDINAL, an.YEAR))
+_UNITS: Final = frozenset((an.UNIT, an.CURRENCY))
+_JOINED: Final = words("a an the and or to of out vs versus & - / 和 或 到 至 与")
 _PARTS_OF_DAY: Final = {
     "morning": range(4, 12), "noon": range(11, 14), "afternoon": range(12, 18), "evening": range(17, 24), "night": (*range(19, 24), *range(4)),
 }  # fmt: skip
@@ -93,6 +97,8 @@ def number(c: Comparison) -> Verdict:
     """Refuse if both texts have numbers, ordinals or years and they differ, or count other things."""
     left, right = _unmatched(c, _NUMERIC)
     if left and right:
+        left, right = _but_articles(left, c.b), _but_articles(right, c.a)
+    if left and right:
         return refuse(f"{show(left)} against {show(right)}")
     if left or right:
         several = _several(c)
@@ -110,10 +116,10 @@ def number(c: Comparison) -> Verdict:
     mine = _counted(c.a)
     if not mine:
         return NOT_APPLICABLE
-    theirs = _counted(c.b)
-    if len(mine) > 1 and len(mine) == len(theirs) and sorted(mine) != sorted(theirs):
-        return refuse(f"the same numbers count other things: {show([m[0] for m in mine])}")
     if len(mine) > 1:
+        other = _other_units(mine, _counted(c.b))
+        if other:
+            return refuse(f"the same numbers count other things: {show(other)}")
         exchanged = _exchanged(c.a, c.b)
         if exchanged:
             return refuse(f"the numbers count each other's things: {show(exchanged)}")
@@ -159,13 +165,63 @@ def _things(text: an.Analysis) -> dict[str, str]:
     }
 
 
-def _counted(text: an.Analysis) -> list[tuple[str, str]]:
-    """Return each number with the unit or currency behind it, if any."""
+def _but_articles(left: list[str], other: an.Analysis) -> list[str]:
+    """Leave out a "one" that the other text says too, but as an article: two methods ... One method is, one way is."""
+    return [figure for figure in left if figure != "1" or "one" not in other.words]
+
+
+def _counted(text: an.Analysis) -> dict[str, set[str]]:
+    """Return each number with what it counts, where that is a unit or currency: behind it, before it (Rs 500), or said once for several."""
+    places = [i for i, kind in enumerate(text.classes) if kind in _NUMERIC]
+    units = [_unit_at(text, i) for i in places]
+    if len(places) > 1:
+        _share(text, places, units)
+    found: dict[str, set[str]] = {}
+    for i, unit in zip(places, units, strict=True):
+        found.setdefault(text.words[i], set()).update({unit} - {""})
+    return found
+
+
+def _unit_at(text: an.Analysis, i: int) -> str:
+    if i + 1 < len(text.keys) and text.classes[i + 1] in _UNITS:
+        return text.keys[i + 1]
+    return CURRENCIES.get(text.words[i - 1], "") if i else ""
+
+
+def _share(text: an.Analysis, places: list[int], units: list[str]) -> None:
+    """Give the unit of one number to those that are joined to it: 5 or 6 mm, 5 stars out of 6."""
+    for n in range(len(places) - 1, 0, -1):
+        i, j = places[n - 1], places[n]
+        if {text.classes[i], text.classes[j]} != {an.NUMBER}:
+            continue
+        between = [k for k in range(i + 1, j) if text.classes[k] not in _UNITS]
+        if not between or any(text.words[k] not in _JOINED for k in between):
+            continue
+        counts_more = j + 1 < len(text.keys) and text.classes[j + 1] in _THINGS
+        if not units[n - 1]:
+            units[n - 1] = units[n]
+        elif not units[n] and (not counts_more or text.words[between[-1]] == "of"):
+            units[n] = units[n - 1]
+
+
+def _other_units(mine: Mapping[str, set[str]], theirs: Mapping[str, set[str]]) -> list[str]:
+    """Return numbers that both texts have with different units, or whose unit went from one to another of them."""
+    shared = [figure for figure in mine if figure in theirs]
     found = []
-    for i, kind in enumerate(text.classes):
-        if kind in _NUMERIC:
-            unit = i + 1 < len(text.keys) and text.classes[i + 1] in (an.UNIT, an.CURRENCY)
-            found.append((text.words[i], text.keys[i + 1] if unit else ""))
+    for figure in shared:
+        one, other = mine[figure], theirs[figure]
+        if one and other:
+            differ = not (one <= other or other <= one)
+        else:
+            differ = one != other and "percent" in one | other  # 7 percent isn't 7
+            differ |= any(
+                (x[more] & y[figure]) - y[more]
+                for x, y in ((mine, theirs), (theirs, mine))
+                for more in shared
+                if more != figure and not x[figure]
+            )
+        if differ:
+            found.append(figure)
     return found
 
 

@@ -1,7 +1,7 @@
-"""Guards for who does what to whom: direction, order and subject.
+"""Guards for who does what to whom: order and subject.
 
-They apply where two texts have the same content: swapping the ends of a route, the operands of an
-asymmetric relation, or actor and object changes the question without changing a word.
+They apply where two texts have the same content: swapping the operands of an asymmetric relation, or
+actor and object, changes the question without changing a word.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from semcache.guards import han, lexicon, people
 from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison, shared_beginning
 from semcache.guards.english import words
+from semcache.guards.routes import PARTS, route
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
 _Parts: TypeAlias = tuple[str, ...]
 
 _PRONOUNS: Final = words("his her him he she their they")
-_BETWEEN_MARKER_AND_END: Final = words("the a an my in at into city of downtown")
-_ENDS: Final = frozenset((an.PLACE, an.NAME, an.CURRENCY, an.UNIT))
+_BEFORE_A_NAME: Final = words("the a an my in at into city of downtown")
 LONG: Final = 9  # tokens from which a text counts as long
 NEAR: Final = 0.8  # overlap from which two long texts count as near copies
 VERY_NEAR: Final = 0.9  # overlap from which the order of names alone decides
@@ -33,73 +33,10 @@ _COMPARES: Final = words("than minus 比")
 _JOINTS: Final = words("and or nor a an the &")
 _BE: Final = words("is was are were be been being")
 _GET: Final = words("get gets got getting")
-_TO: Final = words("to 到 去 至")
-_PARTS: Final = frozenset(
-    (
-        an.CONTENT, an.NAME, an.PLACE, an.NUMBER, an.ORDINAL, an.YEAR, an.CODE, an.CURRENCY, an.UNIT, an.TIME, an.DATE,
-    )
-)  # fmt: skip
-
-
-def _ends(text: Analysis) -> tuple[frozenset[str], frozenset[str]]:
-    """Return what a text comes from and what it goes to."""
-    sources: set[str] = set()
-    targets: set[str] = set()
-    chinese = text.language == "zh"
-    froms, tos = (zh.FROM_MARKERS, zh.TO_MARKERS) if chinese else (en.FROM_MARKERS, en.TO_MARKERS)
-    for i, word in enumerate(text.words):
-        key = text.keys[i]
-        if word == "between":
-            _between(text, i, sources, targets)
-        elif word in froms or key in froms or (word == "of" and "out" in text.words[max(0, i - 1) : i]):
-            _add_end(text, i, sources)
-        elif word in tos or key in tos:
-            found = _add_end(text, i, targets)
-            if found and i and word in _TO and text.classes[i - 1] in _ENDS:
-                sources.add(text.keys[i - 1])  # boston to denver
-    return frozenset(sources - targets), frozenset(targets - sources)
-
-
-def _add_end(text: Analysis, marker: int, into: set[str]) -> bool:
-    """Add what stands behind a marker; tell whether there was something."""
-    for j in range(marker + 1, min(len(text.keys), marker + 4)):
-        if text.classes[j] in _PARTS:
-            into.add(text.keys[j])
-            return True
-        if text.words[j] not in _BETWEEN_MARKER_AND_END:
-            return False
-    return False
-
-
-def _between(text: Analysis, marker: int, sources: set[str], targets: set[str]) -> None:
-    """Read "between A and B" as from A to B; the other way round may be another answer."""
-    ends = [j for j in range(marker + 1, min(len(text.keys), marker + 5)) if text.classes[j] in _ENDS]
-    if len(ends) == 2 and "and" in text.words[ends[0] : ends[1]]:
-        sources.add(text.keys[ends[0]])
-        targets.add(text.keys[ends[1]])
-
-
-def direction(c: Comparison) -> Verdict:
-    """Refuse if something is the start in one text and the goal in the other, or they call or write to two people."""
-    if c.a.language == c.b.language == "zh":
-        called = han.called(c.a.plain, c.b.plain)
-        if called is not None:
-            return refuse(f"to {called[0]!r} in one and to {called[1]!r} in the other")
-    given = people.given(c)
-    if given:
-        return refuse(f"only one of them is to {given} out")
-    from_a, to_a = _ends(c.a)
-    from_b, to_b = _ends(c.b)
-    if not (from_a or to_a) or not (from_b or to_b):
-        return NOT_APPLICABLE
-    swapped = (from_a & to_b) | (to_a & from_b)
-    return (
-        refuse(f"{sorted(swapped)[0]!r} is the start in one and the goal in the other") if swapped else PASS
-    )
 
 
 def _content(text: Analysis, skip: frozenset[str]) -> list[str]:
-    return [k for k, kind in zip(text.keys, text.classes, strict=True) if kind in _PARTS and k not in skip]
+    return [k for k, kind in zip(text.keys, text.classes, strict=True) if kind in PARTS and k not in skip]
 
 
 def order(c: Comparison) -> Verdict:
@@ -151,7 +88,7 @@ def _judge_exchange(c: Comparison, left: _Parts, middle: _Parts, right: _Parts) 
     classes = dict(zip(c.a.keys, c.a.classes, strict=True))
     if c.a.language == "zh" and _deed(left, middle, right, classes):
         return _changed_places(left, right)
-    if not all(any(classes[k] in _PARTS for k in side) for side in (left, right)):
+    if not all(any(classes[k] in PARTS for k in side) for side in (left, right)):
         return PASS
     if c.a.language == "zh" and any(k in zh.QUESTION_WORDS for k in (*left, *right)):
         return PASS
@@ -169,16 +106,16 @@ def _judge_exchange(c: Comparison, left: _Parts, middle: _Parts, right: _Parts) 
 def _asymmetric(middle: _Parts, classes: Mapping[str, str]) -> bool:
     """Tell whether a Chinese middle makes a difference of its ends whatever else it says: 被, or a verb and no "and"."""
     joints = zh.SYMMETRIC.intersection(middle) - {"是"}
-    return "被" in middle or (not joints and any(classes[key] in _PARTS for key in middle))
+    return "被" in middle or (not joints and any(classes[key] in PARTS for key in middle))
 
 
 def _deed(left: _Parts, middle: _Parts, right: _Parts, classes: Mapping[str, str]) -> bool:
     """Tell whether a person and somebody else changed places around what one does to the other: 老板骂了我, 我骂了老板."""
     pronouns = [side for side in (left, right) if len(side) == 1 and side[0] in zh.PRONOUNS]
     others = [side for side in (left, right) if side not in pronouns]
-    if len(pronouns) != 1 or not any(classes[k] in _PARTS for k in others[0]):
+    if len(pronouns) != 1 or not any(classes[k] in PARTS for k in others[0]):
         return False
-    return zh.SYMMETRIC.isdisjoint(middle) and any(classes[k] in _PARTS or k in zh.DONE_BY for k in middle)
+    return zh.SYMMETRIC.isdisjoint(middle) and any(classes[k] in PARTS or k in zh.DONE_BY for k in middle)
 
 
 def _changed_places(left: _Parts, right: _Parts) -> Verdict:
@@ -218,8 +155,8 @@ def _swapped_contexts(c: Comparison) -> Verdict:
 
 def _moved_names(c: Comparison, place_a: dict[str, int], place_b: dict[str, int]) -> Verdict:
     """Refuse if names, places or numbers of two very near copies come in another order, lists apart."""
-    ends = _ends(c.a)
-    if any(ends) and ends == _ends(c.b):  # to B from A
+    ends = route(c.a)
+    if any(ends) and ends == route(c.b):  # to B from A
         return PASS
     shared = [k for k in place_a if k in place_b and c.a.classes[place_a[k]] in _NAMING]
     for x, y in pairwise(shared):
@@ -375,9 +312,9 @@ def _passive_roles(active: list[str], passive: list[str]) -> Verdict:
 def _agent(text: Analysis, start: int) -> bool:
     """Tell whether somebody that tells stands from `start` on: by the bank; not "by anyone", "is owned by?"."""
     for word, kind in zip(text.words[start : start + 3], text.classes[start : start + 3], strict=True):
-        if kind in _PARTS:
+        if kind in PARTS:
             return kind not in (an.DATE, an.UNIT)
-        if word not in _BETWEEN_MARKER_AND_END:
+        if word not in _BEFORE_A_NAME:
             break
     return False
 

@@ -1,0 +1,100 @@
+"""The same said otherwise, by grammar, and near neighbours that ask something else: what each guard says of a pair."""
+
+from __future__ import annotations
+
+import pytest
+
+from semcache.guards import GUARDS, analyse, compare
+
+PASSED = [
+    # a unit is said once for several numbers, or before them
+    ("number", "I would give the inn 4 stars out of 5", "I would give the inn 4 out of 5 stars"),
+    ("number", "Which stamps cost 20 and 50 cents?", "Which stamps cost 20 cents and 50 cents?"),
+    ("number", "Compare the 8 GB and the 16 GB model.", "Compare the 8 and 16 GB models."),
+    ("number", "Can I still pay with Rs 20 and Rs 50 notes?", "Can I still pay with 20 and 50 rupee notes?"),
+    ("number", "She moved in 1987, when she was 12.", "She moved in 1987, when she was 12 years old."),
+    ("number", "There are three routes. One route follows the ridge.", "One way follows the ridge."),
+    ("number", "一百元和五十元的纸币有什么不同", "100和50元的纸币有什么不同"),
+    # two reversals, a converse, both ends of one route, a comparison the other way round
+    ("antonym", "How do I become invisible?", "How do I become somebody who is not visible?"),
+    ("antonym", "Which stove is less expensive?", "Which stove is cheaper?"),
+    ("antonym", "What is the least harmful paint?", "What is the most harmless paint?"),
+    ("antonym", "What is the least harmful paint?", "Which paint is harmless?"),
+    ("antonym", "Apprentices will learn how to weld pipes.", "Apprentices will be taught how to weld pipes."),
+    ("antonym", "Members receive a letter each year.", "Members are sent a letter each year."),
+    ("antonym", "Is lead heavier than tin?", "Is tin lighter than lead?"),
+    ("antonym", "Why is tea cheaper than coffee?", "Why is coffee more expensive than tea?"),
+    ("antonym", "The list with all duplicates removed", "The list without any duplicates"),
+    ("antonym", "leaving Lyon and going to Nice", "from Lyon arriving in Nice"),
+    ("antonym", "What little things make a garden nice?", "What things make a garden much nicer?"),
+    ("antonym", "Ask the forum if you have questions.", "Seek answers on the forum if you have questions."),
+    # asked both ways, set aside, or denied by a word
+    ("negation", "Why do or don't cats like water?", "Why do cats like water?"),
+    ("negation", "Should tips be shared, why or why not?", "Should tips be shared, why?"),
+    ("negation", "Should/shouldn't tips be shared?", "Should tips be shared?"),
+    ("negation", "no I would like the window seat", "I would like the window seat"),
+    ("negation", "Isn't the museum open on Mondays?", "Is the museum open on Mondays?"),
+    ("negation", "How do I mute (not leave) a group chat?", "How do I mute a group chat?"),
+    ("negation", "The printer doesn't start", "The printer fails to start"),
+    ("negation", "Whose umbrella is it? It is not mine.", "Whose umbrella is it? It is someone else's."),
+    ("negation", "How is a frog not like a toad?", "How is a frog different from a toad?"),
+    ("negation", "bread with no gluten", "gluten-free bread"),
+    ("negation", "grapes that have no seeds", "seedless grapes"),
+    ("negation", "How do I paint wood that isn't treated?", "How do I paint untreated wood?"),
+    ("negation", "Use oil, not butter, for the dough", "Use oil instead of butter for the dough"),
+    # prepositions that are no direction, or that belong to another word
+    ("direction", "In addition to apples, the farm sells pears.", "Apart from apples, the farm also sells pears."),
+    ("direction", "I listen to music from the forties", "I listen to forties music"),
+    ("direction", "A soup can be cooked from a cube by adding water.", "A soup is cooked by adding water to a cube."),
+    ("direction", "Read the meter from either hall.", "It is possible to either read the meter in the hall or not."),
+    ("direction", "How do I learn from failure?", "Is it easy to failure?"),
+]  # fmt: skip
+REFUSED = [
+    ("number", "Mix 2 cups flour and 3 eggs", "Mix 3 cups flour and 2 eggs"),
+    ("number", "I ran 5 miles in 40 minutes", "I ran 40 miles in 5 minutes"),
+    ("number", "rate 3 films with 5 stars", "rate 5 films with 3 stars"),
+    ("number", "give the inn 4 stars out of 5", "give the inn 5 stars out of 4 and 6"),
+    ("number", "Which stamps cost 20 and 50 cents?", "Which stamps cost 20 and 60 cents?"),
+    ("number", "Pay 20 dollars for 15 euros", "Pay 15 dollars for 20 euros"),
+    ("number", "A room for 2 nights and 4 people", "A room for 4 nights and 2 people"),
+    ("number", "Name one way to the summit", "Name three ways to the summit"),
+    ("number", "what is 7 % 2 in Python", "what is 7 / 2 in Python"),
+    ("number", "5英里40分钟跑完算快吗", "40英里5分钟跑完算快吗"),
+    ("antonym", "Which stove is less expensive?", "Which stove is more expensive?"),
+    ("antonym", "Is lead heavier than tin?", "Is lead lighter than tin?"),
+    ("antonym", "How do I send letters abroad?", "How are letters received abroad?"),
+    ("antonym", "the list with all duplicates", "the list without duplicates"),
+    ("antonym", "the box with the lid removed", "the box without the lid removed"),
+    ("antonym", "trains leaving Lyon for Nice at 6 pm", "trains from Lyon arriving in Nice at 6 pm"),
+    ("antonym", "the earliest train leaving Lyon to Nice", "the earliest train from Lyon arriving in Nice"),
+    ("antonym", "How can I get a phone that is unlocked?", "How can I get a phone that is locked?"),
+    ("antonym", "My ficus gets too much light", "My ficus gets too little light"),
+    ("negation", "Why do cats like water?", "Why don't cats like water?"),
+    ("negation", "Restart the server", "Don't restart the server"),
+    ("negation", "Should I water a cactus in winter?", "Should I not water a cactus in winter?"),
+    ("negation", "Where are used laptops repaired in Berlin?", "Where are used laptops (not Macs) repaired in Berlin?"),
+    ("negation", "The printer doesn't start", "The printer starts"),
+    ("negation", "bread with no gluten", "bread with gluten"),
+    ("negation", "My sister is not like me", "My sister is like me"),
+    ("negation", "no dogs allowed in the park", "dogs allowed in the park"),
+    ("negation", "How is a frog not like a toad?", "How is a frog like a toad?"),
+    ("direction", "How do I migrate to Postgres?", "How do I migrate from Postgres?"),
+    ("direction", "copy text from the editor", "copy text to the editor"),
+    ("direction", "open from Monday to Thursday", "open from Thursday to Monday"),
+    ("direction", "write a card from the aunt to her niece", "write a card from the niece to the aunt"),
+    ("direction", "According to the plan, when do trains to Graz leave?", "According to the plan, when do trains from Graz leave?"),
+    ("direction", "read a table from the archive", "write a table to the archive"),
+    ("direction", "从车站到机场怎么走", "从机场到车站怎么走"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "one", "other"), PASSED)
+def test_the_same_said_otherwise_passes(guard: str, one: str, other: str) -> None:
+    for a, b in ((one, other), (other, one)):
+        assert dict(GUARDS)[guard](compare(analyse(a), analyse(b))).verdict != "refuse"
+
+
+@pytest.mark.parametrize(("guard", "one", "other"), REFUSED)
+def test_a_near_neighbour_is_refused(guard: str, one: str, other: str) -> None:
+    for a, b in ((one, other), (other, one)):
+        assert dict(GUARDS)[guard](compare(analyse(a), analyse(b))).verdict == "refuse"
