@@ -22,8 +22,10 @@ _SENTENCE_END: Final = re.compile(r"(?:^|[.!?:]\s+)[\"'`(]*$")
 
 def reconcile(a: Analysis, left_a: list[int], b: Analysis, left_b: list[int]) -> None:
     """Remove from both lists code that is the same but for quotation marks, or for a capital that says nothing."""
+    if an.CODE not in a.kinds and an.CODE not in b.kinds:
+        return
     mine, theirs = ([i for i in left if x.classes[i] == an.CODE] for x, left in ((a, left_a), (b, left_b)))
-    if (not mine and not theirs) or max(len(mine), len(theirs)) > MOST:
+    if max(len(mine), len(theirs)) > MOST:
         return
     _same_but_case(a, left_a, b, left_b)
     _unquoted(a, left_a, b, left_b)

@@ -14,6 +14,7 @@ from semcache.guards import chinese as zh
 from semcache.guards import codes, lexicon, names
 from semcache.guards.analysis import Analysis
 
+_COMPOUND = 6  # letters of two words in one
 _SOFT = frozenset((an.CONTENT, an.CARRIER, an.NAME, an.PLACE))
 
 
@@ -153,7 +154,10 @@ def _parts(word: str, other: Analysis, left: list[int]) -> tuple[int, ...]:
 
 def _apart(x: Analysis, i: int, y: Analysis, left: list[int]) -> tuple[int, ...]:
     """Find what a name that is several words in one stands for, if all its parts are there: IterableDataset, a Dataset that is iterable."""
-    parts = names.compounds(x.plain).get(x.words[i]) if left and not x.plain.islower() else None
+    word = x.words[i]
+    if len(word) < _COMPOUND or not left or lexicon.part_of_speech(word):
+        return ()
+    parts = names.compounds(x.plain).get(word)
     if parts is None:
         return ()
     found = []
@@ -180,7 +184,7 @@ def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:
     named = an.NAME in (a.classes[i], b.classes[j])
     if not named and lexicon.synonyms(x, y):
         return True
-    if names.one_name(x, y) or (named and _adjective(a, i, b, j)):
+    if (x[0] == y[0] and names.one_name(x, y)) or (named and _adjective(a, i, b, j)):
         return True
     if min(len(x), len(y)) < 4:
         return transposed(x, y)
@@ -188,6 +192,7 @@ def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:
 
 
 def _adjective(a: Analysis, i: int, b: Analysis, j: int) -> bool:
+    """Tell whether one is the adjective of the place that the other names: British trains, the UK."""
     return names.adjective(a.words, i, b.keys[j]) or names.adjective(b.words, j, a.keys[i])
 
 

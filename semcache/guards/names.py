@@ -51,7 +51,7 @@ def adjective(words: tuple[str, ...], i: int, place: str) -> bool:
 
 
 def one_name(x: str, y: str) -> bool:
-    """Tell whether two different lower-case words are forms of one name."""
+    """Tell whether two different lower-case words that begin alike are forms of one name."""
     shorter, longer = sorted((x, y), key=len)
     if longer.startswith(shorter) and longer[len(shorter) :] in _ENDINGS:
         return not lexicon.part_of_speech(longer)

@@ -16,6 +16,7 @@ from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison, alike
 from semcache.guards.english import words
 from semcache.guards.quantities import match_places
+from semcache.guards.unlisted import two_names
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
 LEAST_WEIGHT: Final = {"en": 0.42, "zh": 0.35}  # of each side of a substitution
@@ -40,6 +41,9 @@ def name(c: Comparison) -> Verdict:
     right = [word for word in right if not _initials(word, c.a)]
     if left and right and (an.NAME in c.a.kinds or an.NAME in c.b.kinds):
         return refuse(f"{show(left)} against {show(right)}")
+    unlisted = two_names(c)
+    if unlisted is not None:
+        return refuse(f"{unlisted[0]!r} against {unlisted[1]!r}")
     return PASS if an.NAME in c.a.kinds or an.NAME in c.b.kinds else NOT_APPLICABLE
 
 

@@ -53,6 +53,11 @@ REFUSED = [
     ("name", "Which is stronger, Superman or Hulk?", "Which is stronger, Superman or Thor?"),
     ("name", "Compare Target, Amazon and Costco on prices", "Compare Walmart, Amazon and Costco on prices"),
     ("name", "Who sang better, Rice or Baker, in Evita?", "Who sang better, Rice or Page, in Evita?"),
+    ("name", "link to a minute in a deezer playlist", "how do i link to one minute of a spotify playlist"),
+    ("name", "pay a friend through paypal safely", "safely pay friends through venmo"),
+    ("name", "share a board in trello with my team", "how can my team get a board shared in jira"),
+    ("name", "the strap of my garmin broke", "my fitbit strap broke, what now"),
+    ("name", "does my netflix plan include sports", "is sport part of my hulu plan"),
     ("code", "docker rm后面该跟什么参数", "docker rmi后面该跟什么参数"),
     ("code", "Go里make返回的是指针吗", "Go里new返回的是指针吗"),
     ("code", "bash: what does $? hold", "bash: what does $# hold"),
@@ -100,6 +105,14 @@ PASSED = [
     ("name", "Is British tea strong?", "Is tea strong in the UK?"),
     ("substitution", "Are French trains punctual?", "Are trains in France punctual?"),
     ("name", "Which Dutch towns are by the sea?", "Which towns in the Netherlands are by the sea?"),
+    ("name", "reset the password of my instagram page", "my insta page needs its password reset"),
+    ("name", "the best inspirational books", "motivational books, the best ones please"),
+    ("name", "the weirdest place to sleep", "the craziest place to sleep in"),
+    ("name", "what everyone should know about jazz", "what everybody should know about jazz"),
+    ("name", "can i watch livestreams for free", "can i watch live streams for free"),
+    ("name", "a spotfy playlist for runners", "playlists of spotify for a runner"),
+    ("name", "how do i cancel my lapotp plan", "cancel my spotify plan on the laptop"),
+    ("name", "mute a group in whatsapp", "how can i mute groups"),
     ("code", "怎么在Ubuntu上安装Node.js？", "如何在 Ubuntu 上安装 Node.js"),
     ("code", "__init__在Python里是什么意思？", "Python里的__init__是什么意思？"),
     ("question", "What is Docker? Why would I use it?", "Why would I use Docker? What is it?"),
@@ -121,6 +134,13 @@ def test_a_small_change_is_refused_by_its_guard(guard: str, one: str, other: str
 def test_a_rewording_passes_that_guard(guard: str, one: str, other: str) -> None:
     for a, b in ((one, other), (other, one)):
         assert dict(GUARDS)[guard](compare(analyse(a), analyse(b))).verdict != "refuse"
+
+
+@pytest.mark.parametrize("text", ["zqxj" * 3000, "zq " + "xj" * 5000 + " plan"])
+def test_a_word_of_any_length_is_compared_at_once(text: str) -> None:
+    c = compare(analyse(f"my {text} plan ends"), analyse("my spotify plan ends today"))
+
+    assert dict(GUARDS)["name"](c).verdict
 
 
 @pytest.mark.parametrize("text", ["`a b` " * 3000, "x_1 " * 3000, "(ab " * 3000, "1) " * 3000, "- a " * 3000])
