@@ -48,6 +48,16 @@ PASSED = [
     ("direction", "A soup can be cooked from a cube by adding water.", "A soup is cooked by adding water to a cube."),
     ("direction", "Read the meter from either hall.", "It is possible to either read the meter in the hall or not."),
     ("direction", "How do I learn from failure?", "Is it easy to failure?"),
+    # a date within its clause, a list, an apposition, an attribute, a means, a clause at the end
+    ("order", "The Lindholm mill was sold to Karl Ek in Sweden in 1932.", "In 1932 the Lindholm mill was sold to Karl Ek in Sweden."),
+    ("order", "On 3 May 1871 the tunnel between the two valleys near Thusis was opened by the queen.", "The tunnel between the two valleys near Thusis was opened by the queen on 3 May 1871."),
+    ("order", "He played with the Berg band and in 1946 he recorded with the Hale band.", "He played with the Berg band and recorded with the Hale band in 1946."),
+    ("order", "Ana Duarte ( Rosa Melo ) meets the mayor of the small town at the old station", "Rosa Melo ( Ana Duarte ) meets the mayor of the small town at the old station"),
+    ("order", "The choir has sung in Oslo , Hamar , Gol and Bergen since the spring tour began", "The choir has sung in Bergen , Gol , Hamar and Oslo since the spring tour began"),
+    ("order", "He was a member of parliament for Fife and wrote six books about the old harbour", "He was a Fife member of parliament and wrote six books about the old harbour"),
+    ("order", "The Filterkorb is used to pour more soup into the Becher without spilling", "The Becher is filled with more soup through the Filterkorb without spilling"),
+    ("order", "To frame and hang your picture, you can cut a frame at the workshop and glue the corners.", "You can glue the corners and cut a frame at the workshop in order to frame and hang your picture."),
+    ("order", "The clay is shaped by Tom in Ghent", "The clay is shaped in Ghent by Tom"),
 ]  # fmt: skip
 REFUSED = [
     ("number", "Mix 2 cups flour and 3 eggs", "Mix 3 cups flour and 2 eggs"),
@@ -85,6 +95,17 @@ REFUSED = [
     ("direction", "According to the plan, when do trains to Graz leave?", "According to the plan, when do trains from Graz leave?"),
     ("direction", "read a table from the archive", "write a table to the archive"),
     ("direction", "从车站到机场怎么走", "从机场到车站怎么走"),
+    ("order", "In 1932 the Lindholm mill was sold to Karl Ek and in 1940 to Nils Berg.", "In 1940 the Lindholm mill was sold to Karl Ek and in 1932 to Nils Berg."),
+    ("order", "The school was founded in Lyon in 1911 and moved to a new site in Nice near the port.", "The school was founded in Lyon and moved to a new site in Nice near the port in 1911."),
+    ("order", "In 1932 he worked in Ghent and he lived in Bruges with his three sisters.", "In 1932 he worked in Bruges and he lived in Ghent with his three sisters."),
+    ("order", "The film was written by Ana Duarte and directed by Rosa Melo in the summer.", "The film was written by Rosa Melo and directed by Ana Duarte in the summer."),
+    ("order", "Ana Duarte ( Rosa Melo ) meets Ida Hale ( Eva Berg ) at the small old station", "Ana Duarte ( Eva Berg ) meets Ida Hale ( Rosa Melo ) at the small old station"),
+    ("order", "The match was between champion Ann Hale , Bob and Cleo Berg in the big hall", "The match was between champion Cleo Berg , Bob and Ann Hale in the big hall"),
+    ("order", "The strainer lid is used to pour soup into the cups without spilling", "The soup is used to pour the strainer lid into the cups without spilling"),
+    ("order", "The mayor of Porto met the bishop of Braga in the garden of the palace", "The bishop of Porto met the mayor of Braga in the garden of the palace"),
+    ("order", "The nurse told the doctor that the patient had left the ward before the visit", "The doctor told the nurse that the patient had left the ward before the visit"),
+    ("order", "Does rain cause fog?", "Does fog cause rain?"),
+    ("order", "A cat that hunts mice at night sleeps near the stove while the old dog eats", "A dog that hunts mice at night sleeps near the stove while the old cat eats"),
 ]  # fmt: skip
 
 
