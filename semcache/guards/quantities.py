@@ -197,6 +197,8 @@ def _share(text: an.Analysis, places: list[int], units: list[str]) -> None:
         between = [k for k in range(i + 1, j) if text.classes[k] not in _UNITS]
         if not between or any(text.words[k] not in _JOINED for k in between):
             continue
+        if text.words[between[-1]] == "of" and "percent" in units[n - 1 : n + 1]:  # 20 percent of 50
+            continue
         counts_more = j + 1 < len(text.keys) and text.classes[j + 1] in _THINGS
         if not units[n - 1]:
             units[n - 1] = units[n]

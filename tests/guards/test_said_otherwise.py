@@ -68,6 +68,7 @@ REFUSED = [
     ("number", "Pay 20 dollars for 15 euros", "Pay 15 dollars for 20 euros"),
     ("number", "A room for 2 nights and 4 people", "A room for 4 nights and 2 people"),
     ("number", "Name one way to the summit", "Name three ways to the summit"),
+    ("number", "20 percent of 50", "50 percent of 20"),
     ("number", "what is 7 % 2 in Python", "what is 7 / 2 in Python"),
     ("number", "5英里40分钟跑完算快吗", "40英里5分钟跑完算快吗"),
     ("antonym", "Which stove is less expensive?", "Which stove is more expensive?"),
