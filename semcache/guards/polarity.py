@@ -68,6 +68,8 @@ def _opposite(c: Comparison, i: int, j: int, chinese: bool) -> bool:
     if not opposite or _sided(c, i, j):
         return opposite
     if (x, y) in en.WEAK_CONTRASTS:
+        if any(t.words[k] == "or" and "not" in t.words[k + 1 : k + 3] for t, k in ((c.a, i), (c.b, j))):
+            return False  # why or why not
         both = {x, y} == {"and", "or"} and c.a.question == c.b.question == "yesno" and c.overlap >= 0.6
         return both or c.overlap >= VERY_NEAR
     if _sought(c.a, i) or _sought(c.b, j):

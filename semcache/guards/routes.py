@@ -105,7 +105,12 @@ def _governor(text: Analysis, marker: int, governors: Mapping[int, str]) -> str:
     if text.language == "zh" or text.words[marker] not in _PREPOSITIONS:
         return ""
     place = next((k for k in range(marker - 1, -1, -1) if text.classes[k] in PARTS), None)
-    return "" if place is None else governors.get(place, text.keys[place])
+    if place is None:
+        return ""
+    start = place  # of a name of several words: from Google Drive to
+    while start > 0 and start not in governors and text.classes[start - 1] in PARTS:
+        start -= 1
+    return governors.get(start, text.keys[place])
 
 
 def _between(text: Analysis, marker: int, sources: _Ends, targets: _Ends) -> None:

@@ -28,6 +28,7 @@ PASSED = [
     ("antonym", "leaving Lyon and going to Nice", "from Lyon arriving in Nice"),
     ("antonym", "What little things make a garden nice?", "What things make a garden much nicer?"),
     ("antonym", "Ask the forum if you have questions.", "Seek answers on the forum if you have questions."),
+    ("antonym", "Is copper heavier than tin and why?", "Is copper heavier than tin? Why or why not?"),
     # asked both ways, set aside, or denied by a word
     ("negation", "Why do or don't cats like water?", "Why do cats like water?"),
     ("negation", "Should tips be shared, why or why not?", "Should tips be shared, why?"),
@@ -91,6 +92,7 @@ REFUSED = [
     ("negation", "How is a frog not like a toad?", "How is a frog like a toad?"),
     ("direction", "How do I migrate to Postgres?", "How do I migrate from Postgres?"),
     ("direction", "copy text from the editor", "copy text to the editor"),
+    ("direction", "move a clip from the gallery to a folder", "fetch a clip from the Anwil Box to the gallery"),
     ("direction", "open from Monday to Thursday", "open from Thursday to Monday"),
     ("direction", "write a card from the aunt to her niece", "write a card from the niece to the aunt"),
     ("direction", "According to the plan, when do trains to Graz leave?", "According to the plan, when do trains from Graz leave?"),
