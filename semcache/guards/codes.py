@@ -14,7 +14,7 @@ _PROSE: Final = re.compile(
     rf"""(?<![\w)\]])\(?(?:\d{{1,2}}|[A-Za-z]|[ivx]{{2,4}})\)(?!\w)  # 1) (a) iv)
   | (?<!\S)\({_LETTER}{{2}}(?:[^()\d=<>+*/%^&|-]|(?<=\w)-(?=\w))*\)(?!\w)  # words in brackets
   | (?<={_LETTER}{_LETTER})(?:[/-]|--)(?={_LETTER})|(?<={_LETTER})[/-](?={_LETTER}{{2}})  # and/or, two-way
-  | (?<={_LETTER}\s)--(?=\s{_LETTER})""",
+  | (?<={_LETTER}\s)--(?=\s{_LETTER}) | (?<=\w\w\s)&(?=\s\w\w)""",
     re.VERBOSE,
 )
 _SENTENCE_END: Final = re.compile(r"(?:^|[.!?:]\s+)[\"'`(]*$")

@@ -14,6 +14,7 @@ from semcache.guards import chinese as zh
 from semcache.guards import codes, lexicon, names
 from semcache.guards.analysis import Analysis
 
+_EITHER = frozenset(("and", "or", "vs", "versus", "with"))  # between two things, not parts of one
 _COMPOUND = 6  # letters of two words in one
 _SOFT = frozenset((an.CONTENT, an.CARRIER, an.NAME, an.PLACE))
 
@@ -160,14 +161,16 @@ def _apart(x: Analysis, i: int, y: Analysis, left: list[int]) -> tuple[int, ...]
     parts = names.compounds(x.plain).get(word)
     if parts is None:
         return ()
-    found = []
+    found: list[int] = []
     said = set(y.words)
-    for j in left:
+    for j in sorted(left):
         inner = names.compounds(y.plain).get(y.words[j], (y.words[j],))
         said.update(inner)
         if not set(inner).isdisjoint(parts) or y.keys[j] in parts:
             found.append(j)
-    return tuple(found) if said.issuperset(parts) else ()
+    if not found or not said.issuperset(parts) or not _EITHER.isdisjoint(y.words[found[0] : found[-1]]):
+        return ()
+    return tuple(found)
 
 
 def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:

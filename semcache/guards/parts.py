@@ -36,13 +36,14 @@ _CLAUSES: Final = re.compile(
     re.IGNORECASE,
 )
 _CODE: Final = re.compile(r"`[^`\n]+`")  # ends nothing inside
-_CALL: Final = re.compile(r"\w+[(\[]")  # print(x) tells nobody to print
+_CALL: Final = re.compile(r"\w+[(\[].*[)\]]\W*$")  # print(x) tells nobody to print
 _RELATIVES: Final = en.words("which who when where")
 _AUXILIARIES: Final = en.words(
     "should shall can could do does did is are was were will would am may might must has have had"
 )
 _BE: Final = en.words("is are was were am")
 _PRONOUNS: Final = en.words("i you he she it we they this that these those there one")
+_OWN: Final = en.words("i i'm i've my me we we've our us")
 _SUBJECTS: Final = _PRONOUNS | en.words("the a an my your his her its our their any some")
 _NUMBERED: Final = re.compile(
     r"^(?:\(?(?:\d{1,2}|[a-h])[).:]|q\d{1,2}[).:]|[-*•])\s*", re.IGNORECASE
@@ -160,18 +161,20 @@ def _clauses(sentence: str) -> list[str]:
     told = not _ASKING.search(sentence) and not _asks(first, "en")
     found = [first]
     for clause in others:
-        if told and _relates(clause, ends=sentence.endswith(".")):
+        own = not _OWN.isdisjoint(first.lower().split())
+        if told and _relates(clause, ends=sentence.endswith("."), own=own):
             found[-1] += " " + clause
         else:
             found.append(clause)
     return found
 
 
-def _relates(clause: str, *, ends: bool) -> bool:
+def _relates(clause: str, *, ends: bool, own: bool) -> bool:
     """Tell whether a clause behind a statement only adds to it: ", which is for ...", ", when applicable"; not ", where is it".
 
     Args:
         ends: Whether the sentence ends with a full stop: "I have two, which is better" without one may ask.
+        own: Whether the statement is about who writes: "I rent a flat, who pays for the boiler." asks.
     """
     words = clause.lower().rstrip(" .,!").split()
     if words[0] in _LEADS:
@@ -179,6 +182,8 @@ def _relates(clause: str, *, ends: bool) -> bool:
     if words[0] not in _RELATIVES:
         return ends and words[0] in _AUXILIARIES and words[1:2] != [] and words[1] not in _SUBJECTS
     after, subject = (*words[1:3], "", "")[:2]
+    if own and words[0] in ("which", "who"):
+        return False
     if after not in _AUXILIARIES:  # when applicable, where rangers rent canoes; but: where to complain
         return after != "to" and (ends or (len(words) <= _REDUCED and words[0] in ("when", "where")))
     if words[0] in ("when", "where"):

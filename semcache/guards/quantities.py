@@ -298,6 +298,6 @@ def code(c: Comparison) -> Verdict:
     right = [
         c.b.words[i] for i in c.left_b if c.b.classes[i] == an.SYMBOL and _OPERATOR.issuperset(c.b.words[i])
     ]
-    if left and right:
-        left, right = codes.operators(c.a, left), codes.operators(c.b, right)
-    return refuse(f"{show(left)} against {show(right)}") if left and right else verdict
+    if left and right and (codes.operators(c.a, left) or codes.operators(c.b, right)):
+        return refuse(f"{show(left)} against {show(right)}")
+    return verdict

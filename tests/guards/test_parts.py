@@ -26,6 +26,7 @@ MORE = [
 ASKED_IN_A_CLAUSE = [
     ("The grant pays for travel", ", who decides"), ("I have a red one and a blue one", ", which is lighter"), ("My flight was cancelled", ", where to complain"),
     ("The oven has a steam mode", ", how do I clean it."), ("The trail ends at a lake", ", is the water warm."), ("The trail ends at a lake", ", where can I rent a boat."),
+    ("I rent a flat", ", who pays for the boiler."), ("My phone fell in water", ", which drying method works."), ("List the planets.", " Print(x) in Python: explain it."),
     ("Explain what a valve does", ", where it is mounted and who invented it"), ("How long is the tunnel?", " When applicable, what does it cost?"),
 ]  # fmt: skip
 CHANGED = [
