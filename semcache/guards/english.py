@@ -486,6 +486,11 @@ VAGUE: Final = words("""
     helpful useful right correct appropriate ideal effective efficient personal own favorite favourite
     """)
 """Adjectives that narrow nothing down."""
+PRAISE: Final = words("""
+    good better best great nice fine cool awesome amazing incredible excellent outstanding superb wonderful fantastic brilliant fascinating interesting
+    favorite favourite perfect ideal
+    """)
+"""Adjectives that say no more than that something is liked."""
 QUALIFIERS: Final = words("""
     only best worst cheapest cheap good bad top free new old latest first last nearest closest fastest easiest biggest smallest
     largest highest lowest longest shortest oldest newest used becoming become simultaneously former except excluding unless always

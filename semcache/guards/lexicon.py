@@ -258,6 +258,18 @@ def synonyms(a: str, b: str) -> bool:
     return left is not None and right is not None and not set(left.split()).isdisjoint(right.split())
 
 
+@cache
+def _relatives() -> dict[str, str]:
+    return {word: f" {others} " for word, others in (line.split("\t") for line in _lines("related.tsv.gz"))}
+
+
+@lru_cache(maxsize=50_000)
+def related(a: str, b: str) -> bool:
+    """Tell whether one English word may be put for another: synonyms in any frequent sense, the more general word, the derived one."""
+    first, second = (a, b) if a < b else (b, a)
+    return f" {second} " in _relatives().get(first, "") or synonyms(a, b)
+
+
 @lru_cache(maxsize=50_000)
 def antonyms(a: str, b: str) -> bool:
     """Tell whether two English words are opposites, in any inflection that the table has."""

@@ -1,4 +1,4 @@
-"""Guards for what else a changed word can change: name, substitution, qualifier, question, quote, language.
+"""Guards for what else a changed word can change: name, qualifier, question, quote, language.
 
 They are vetoes only where the two texts are otherwise the same; a freer rewording is left to the
 probability.
@@ -13,17 +13,14 @@ from semcache.guards import chinese as zh
 from semcache.guards import english as en
 from semcache.guards import han, lexicon
 from semcache.guards.analysis import Analysis
-from semcache.guards.comparison import Comparison, alike
+from semcache.guards.comparison import Comparison
 from semcache.guards.english import words
 from semcache.guards.quantities import match_places
 from semcache.guards.unlisted import two_names
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
-LEAST_WEIGHT: Final = {"en": 0.42, "zh": 0.35}  # of each side of a substitution
-HEAVY: Final = 0.6  # weight at which one side alone decides
-LONGEST: Final = 5  # tokens of a replaced span
+LEAST_WEIGHT: Final = 0.42  # of an English word that tells something
 _DEGREES: Final = words("good best better only new old bad worst great")
-_OPEN: Final = frozenset((an.CONTENT, an.NAME, *an.TYPED))
 
 
 def name(c: Comparison) -> Verdict:
@@ -60,63 +57,6 @@ def quote(c: Comparison) -> Verdict:
     if c.a.quotes & c.b.quotes or not (c.only_a and c.only_b):
         return PASS
     return refuse(f"{show(sorted(c.a.quotes))} against {show(sorted(c.b.quotes))}")
-
-
-def spans(a: Analysis, b: Analysis) -> tuple[range, range] | None:
-    """Return the one span by which two texts differ, None unless both sides have one.
-
-    Articles don't count.
-    """
-    x = [i for i, key in enumerate(a.keys) if key not in en.ARTICLES]
-    y = [i for i, key in enumerate(b.keys) if key not in en.ARTICLES]
-    start, most = 0, min(len(x), len(y))
-    while start < most and a.keys[x[start]] == b.keys[y[start]]:
-        start += 1
-    end = 0
-    while end < most - start and a.keys[x[-1 - end]] == b.keys[y[-1 - end]]:
-        end += 1
-    mid_a, mid_b = x[start : len(x) - end], y[start : len(y) - end]
-    if not mid_a or not mid_b:
-        return None
-    return range(mid_a[0], mid_a[-1] + 1), range(mid_b[0], mid_b[-1] + 1)
-
-
-def substitution(c: Comparison) -> Verdict:
-    """Refuse if one span of content was replaced by another and everything else is the same, in order."""
-    if not c.left_a and not c.left_b:
-        return NOT_APPLICABLE
-    found = spans(c.a, c.b)
-    if found is None:
-        return PASS
-    side_a, side_b = found
-    if len(side_a) > LONGEST or len(side_b) > LONGEST:
-        return PASS
-    least = LEAST_WEIGHT["zh" if c.a.language == "zh" else "en"]
-    if _heaviest(c.a, side_a, c.b, side_b) < least or _heaviest(c.b, side_b, c.a, side_a) < least:
-        return _one_word(c, side_a, side_b)
-    return refuse(f"{show([c.a.words[i] for i in side_a])} against {show([c.b.words[i] for i in side_b])}")
-
-
-def _heaviest(x: Analysis, side_x: range, y: Analysis, side_y: range) -> float:
-    """Return the greatest weight of a token of one span that nothing in the other span stands for."""
-    most = 0.0
-    for i in side_x:
-        if x.weights[i] <= most or x.classes[i] not in _OPEN:
-            continue
-        if not any(x.keys[i] == y.keys[j] or alike(x, i, y, j) for j in side_y):
-            most = x.weights[i]
-    return most
-
-
-def _one_word(c: Comparison, side_a: range, side_b: range) -> Verdict:
-    """Refuse if a word that tells was replaced by one of another kind: a 4, a one; hawaii, hi."""
-    if c.a.language == "zh" or len(side_a) != 1 or len(side_b) != 1:
-        return PASS
-    i, j = side_a[0], side_b[0]
-    weights = c.a.weights[i], c.b.weights[j]
-    if max(weights) < HEAVY or (i not in c.left_a and j not in c.left_b):
-        return PASS
-    return refuse(f"{c.a.words[i]!r} against {c.b.words[j]!r}")
 
 
 def qualifier(c: Comparison) -> Verdict:
@@ -162,7 +102,7 @@ def _narrowed(c: Comparison) -> str:
     if (
         len(left) != 1
         or x.classes[i] not in (an.CONTENT, an.NAME, an.ORDINAL)
-        or x.weights[i] < LEAST_WEIGHT["en"]
+        or x.weights[i] < LEAST_WEIGHT
         or word in en.MODIFIERS_THAT_ADD_NOTHING
         or word in en.VAGUE
         or not behind
@@ -232,7 +172,7 @@ def _asked(text: Analysis) -> str:
 
 
 def _telling(text: Analysis, left: tuple[int, ...]) -> list[str]:
-    return [text.words[i] for i in left if text.weights[i] >= LEAST_WEIGHT["en"]]
+    return [text.words[i] for i in left if text.weights[i] >= LEAST_WEIGHT]
 
 
 def _other_question(c: Comparison) -> str:
