@@ -31,6 +31,8 @@ _LIGHT: Final = words(
     "i we you they one he she it me us my your our their his her its a an the some any all many much most several few"
     " good better best very so really actually do does did is are was were be been can could should would will shall may might must to"
 )
+_DO: Final = words("do does did")
+_BE: Final = words("is are was were been be")
 _DETERMINERS: Final = words(
     "a an the my your our his her its their this that these those some any all both each every no another other few several many"
     " much more most lot lots very so too quite really actually even just ever good better best"
@@ -190,7 +192,15 @@ def _reworded(c: Comparison, side_a: range, side_b: range, alone_a: list[int], a
     frames = _frame(c.a, side_a), _frame(c.b, side_b)
     if len(alone_a) > 1 or len(alone_b) > 1 or frames[0] == frames[1] or len(frames[0] + frames[1]) < 2:
         return False
-    return _part(c.a, alone_a[0]) != "n" or _part(c.b, alone_b[0]) != "n"
+    parts = frozenset((_part(c.a, alone_a[0]), _part(c.b, alone_b[0])))
+    if parts == {"v"} and (_turned(*frames) or _turned(*frames[::-1])):
+        return False
+    return parts != {"n"} and ("v" in parts or frozenset(map(tuple, frames)) != {("from",), ("to",)})
+
+
+def _turned(one: list[str], other: list[str]) -> bool:
+    """Tell whether one frame asks what something did, the other what was done to it: how did it end, how was it ended."""
+    return not _DO.isdisjoint(one) and not _BE.isdisjoint(other)
 
 
 def _shared(x: Analysis, side: range, alone: list[int]) -> bool:

@@ -28,6 +28,9 @@ OTHER_THING = [
     ("how should I prune a lemon tree", "how do you prune roses"),
     # two words for two others, each in its place
     ("how can I paint my bathroom floor", "how can I tile my bathroom ceiling"),
+    # towards and away, what it did and what was done to it
+    ("a letter to grandma", "a letter from overseas"),
+    ("how did it break", "how was it put together"),
     # another question
     ("where can I renew my library card", "how do I cancel my library card"),
     # opposites
