@@ -43,13 +43,11 @@ _WEIGHT: Final = {
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _KANA: Final = re.compile(r"[\u3040-\u30ff]")
 _HANGUL: Final = re.compile(r"[\uac00-\ud7af]")
-_WORD: Final = re.compile(r"[^\W\d_][\w'&.-]*")
-_CAPITAL: Final = re.compile(r"[A-Z][\w'&.-]")  # opens a word of two letters or more
-_SENTENCE_ENDS: Final = tuple(".!?。！？:")
+_SENTENCE_END: Final = re.compile(r"[.!?。！？:]\s*$")
 _SIGNS: Final = re.compile(
     r"\\[A-Za-z]|\$[?#!@*$]|(?<!\w)(['\"`])[A-Za-z]\1|!(?=[*.\w/])|(?<!\S)-[A-Za-z]{1,4}(?!\S)|\+\+(?=\w)|(?<=\w)\+\+(?!\w)"
 )
-_LETTER_IN_QUOTES: Final = re.compile(r"['\"][A-Za-z]['\"]")
+_MAYBE_SIGNS: Final = re.compile(r"[\\$`!+]|\s-|['\"][A-Za-z]['\"]")  # found sooner than they are told apart
 _QUOTED: Final = re.compile(r"\"\"?([^\"]{2,80}?)\"\"?|(?<!\w)'([^']{3,80}?)'(?!\w)")
 
 
@@ -74,8 +72,6 @@ class Analysis:
         quotes: Quoted spans, lower case.
         question: First question word, ``yesno``, or empty.
         asks: Whether it is put as a question: not a statement with a "which" or "how" inside.
-        said: The keys, without order.
-        letters: The normal form without spaces.
         signs: What is written in signs that words don't tell apart: escapes, shell variables, one quoted letter, a "!" before something.
     """
 
@@ -96,8 +92,6 @@ class Analysis:
     question: str
     asks: bool
     signs: tuple[str, ...]
-    said: frozenset[str]
-    letters: str
 
 
 def question_words(text: Analysis) -> frozenset[str]:
@@ -151,22 +145,7 @@ def analyse(text: str) -> Analysis:
         else frozenset(),
         question=question,
         asks=bool(question) and (chinese or "?" in plain or _opens(tokens)),
-        signs=tuple(match[0] for match in _SIGNS.finditer(plain)) if _may_have_signs(plain) else (),
-        said=frozenset(keys),
-        letters="".join([token.text for token in tokens]).replace(" ", ""),
-    )
-
-
-def _may_have_signs(plain: str) -> bool:
-    """Tell whether a text may have signs: found sooner than they are told apart."""
-    return (
-        "!" in plain
-        or "+" in plain
-        or "$" in plain
-        or "`" in plain
-        or "\\" in plain
-        or " -" in plain
-        or (("'" in plain or '"' in plain) and _LETTER_IN_QUOTES.search(plain) is not None)
+        signs=tuple(match[0] for match in _SIGNS.finditer(plain)) if _MAYBE_SIGNS.search(plain) else (),
     )
 
 
@@ -187,8 +166,6 @@ def _language(text: str, tokens: list[Token]) -> str:
     words = [t.text for t in tokens if t.kind == "w"]
     if not words:
         return "und"
-    if text.isascii() and _FOREIGN_STOP_WORDS.isdisjoint(words):  # English wins, or nothing speaks against it
-        return "en"
     if any(ord(c) > 0x36F for w in words for c in w[:1]):
         return {0x04: "ru", 0x06: "ar", 0x05: "he", 0x0E: "th", 0x09: "hi", 0x03: "el"}.get(
             ord(words[0][0]) >> 8, "und"
@@ -211,7 +188,6 @@ _STOP_WORD_OF: Final = {
     word: tuple(code for code, stop in en.LATIN_STOP_WORDS.items() if word in stop)
     for word in frozenset().union(*en.LATIN_STOP_WORDS.values())
 }
-_FOREIGN_STOP_WORDS: Final = frozenset(word for word, codes in _STOP_WORD_OF.items() if "en" not in codes)
 
 
 def _join_places(tokens: list[Token]) -> list[Token]:
@@ -249,15 +225,14 @@ def _capitals(text: str) -> frozenset[str]:
     """Return words capitalised inside a sentence; none if most words are (titles, shouting)."""
     found: set[str] = set()
     upper = words = 0
-    if text.isupper() or (text.isascii() and not _CAPITAL.search(text, 1)):
+    if text.isupper():
         return frozenset()
-    matches = list(_WORD.finditer(text))
+    matches = list(re.finditer(r"[^\W\d_][\w'&.-]*", text))
     for match in matches:
         word = match[0].rstrip("'.")
         if len(word) < 2:
             continue
-        start = match.start()
-        if not start or text[max(0, start - 3) : start].rstrip().endswith(_SENTENCE_ENDS):
+        if not match.start() or _SENTENCE_END.search(text[max(0, match.start() - 3) : match.start()]):
             continue
         words += 1
         if word[0].isupper():

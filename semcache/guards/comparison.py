@@ -6,7 +6,7 @@ difference matters (the guards) and how much (the calibration).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from semcache.guards import analysis as an
@@ -46,13 +46,13 @@ class Comparison:
 
 def compare(a: Analysis, b: Analysis) -> Comparison:
     """Find what differs; swapping the arguments swaps the sides of the result."""
-    only_a = _missing(a, b)
-    only_b = _missing(b, a)
+    only_a = _missing(a.keys, b.keys)
+    only_b = _missing(b.keys, a.keys)
     left_a = [i for i in only_a if a.weights[i] > 0]
     left_b = [i for i in only_b if b.weights[i] > 0]
     soft = 0.0
     if left_a or left_b:
-        if a.letters == b.letters:  # a space moved: "ac oncentration"
+        if a.normal.replace(" ", "") == b.normal.replace(" ", ""):  # a space moved: "ac oncentration"
             left_a, left_b = [], []
         else:
             codes.reconcile(a, left_a, b, left_b)
@@ -83,16 +83,13 @@ def shared_beginning(x: Sequence[str], y: Sequence[str]) -> int:
     )
 
 
-def _missing(x: Analysis, y: Analysis) -> list[int]:
-    """Return indexes of tokens beyond those that the other text has as often; the last ones of a repeated key."""
-    if len(x.said) == len(x.keys):  # none is repeated
-        said = y.said
-        return [index for index, key in enumerate(x.keys) if key not in said]
+def _missing(keys: Sequence[str], others: Iterable[str]) -> list[int]:
+    """Return indexes of `keys` beyond those that `others` has as often; the last ones of a repeated key."""
     stock: dict[str, int] = {}
-    for key in y.keys:
+    for key in others:
         stock[key] = stock.get(key, 0) + 1
     missing: list[int] = []
-    for index, key in enumerate(x.keys):
+    for index, key in enumerate(keys):
         count = stock.get(key, 0)
         if count:
             stock[key] = count - 1
@@ -114,12 +111,9 @@ def _reconcile(a: Analysis, b: Analysis, left_a: list[int], left_b: list[int]) -
                 left_b.remove(j)
                 break
     for x, left_x, y, left_y in ((a, left_a, b, left_b), (b, left_b, a, left_a)):
-        if not left_y:  # _parts and _apart need one
-            continue
         for i in left_x[:]:
-            word = x.words[i]
-            if len(word) > 3 and x.classes[i] in _SOFT:
-                joined = (_parts(word, y, left_y) if word in y.letters else ()) or _apart(x, i, y, left_y)
+            if x.classes[i] in _SOFT and len(x.words[i]) > 3:
+                joined = _parts(x.words[i], y, left_y) or _apart(x, i, y, left_y)
                 if joined:
                     left_x.remove(i)
                     for j in joined:
@@ -182,29 +176,22 @@ def _apart(x: Analysis, i: int, y: Analysis, left: list[int]) -> tuple[int, ...]
 def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:
     """Tell whether two different tokens may stand for each other."""
     x, y = a.keys[i], b.keys[j]
-    kind, other = a.classes[i], b.classes[j]
     if a.language == "zh" or b.language == "zh":
-        return kind != an.PLACE != other and _alike_han(x, y)
-    if kind == an.PLACE or other == an.PLACE:
-        found = kind != other and (
+        return an.PLACE not in (a.classes[i], b.classes[j]) and _alike_han(x, y)
+    if lexicon.antonyms(x, y):
+        return False
+    if an.PLACE in (a.classes[i], b.classes[j]):
+        return a.classes[i] != b.classes[j] and (
             (x[:4] == y[:4] and respelt(x, y)) or _adjective(a, i, b, j)  # India, Indian; Britain, British
         )
-    elif kind == an.NAME or other == an.NAME:
-        found = _one_word(a, i, b, j) or _adjective(a, i, b, j)
-    else:
-        found = lexicon.synonyms(x, y) or _one_word(a, i, b, j)
-    return found and not lexicon.antonyms(x, y)
-
-
-def _one_word(a: Analysis, i: int, b: Analysis, j: int) -> bool:
-    """Tell whether two tokens are forms or spellings of one word."""
-    x, y = a.keys[i], b.keys[j]
-    if x[0] == y[0] and names.one_name(x, y):
+    named = an.NAME in (a.classes[i], b.classes[j])
+    if not named and lexicon.synonyms(x, y):
         return True
-    if len(x) < 4 or len(y) < 4:
+    if (x[0] == y[0] and names.one_name(x, y)) or (named and _adjective(a, i, b, j)):
+        return True
+    if min(len(x), len(y)) < 4:
         return transposed(x, y)
-    word, other = a.words[i], b.words[j]
-    return respelt(x, y) or ((word != x or other != y) and respelt(word, other))
+    return respelt(x, y) or respelt(a.words[i], b.words[j])
 
 
 def _adjective(a: Analysis, i: int, b: Analysis, j: int) -> bool:
@@ -236,8 +223,6 @@ def _contrast_inside(x: str, y: str) -> bool:
 
 def respelt(x: str, y: str) -> bool:
     """Tell whether two words are forms of one word, or one is a misspelling of the other."""
-    if x[:1] != y[:1] and x[-1:] != y[-1:] and len(x) + len(y) > 4:
-        return False
     if x[:3] != y[:3] and x[-3:] != y[-3:] and not _near(x, y):
         return False
     shorter, longer = sorted((x, y), key=len)

@@ -285,6 +285,11 @@ WEAK_CONTRASTS: Final = pairs(
 )
 """Opposites that often stand in rewordings too; they decide only between nearly equal texts."""
 
+KEPT_OR_NOT: Final = pairs(
+    "keep/retain/preserve/maintain remove/delete/erase/discard/drop/strip/ignore/lose/omit/clear"
+)
+"""Verbs that are opposites where they have the same object; "keep" alone has many senses."""
+
 WEEKDAYS: Final = _classes(
     """
     monday mon mondays

@@ -55,7 +55,7 @@ _LATIN: Final = rf"[^\W{_CJK}]"  # what a name is made of: 如何在Ubuntu上安
 _TOKEN: Final = re.compile(
     rf"""
     (?P<plain>[A-Za-z]+(?=[\s?!,;]|$))
-  | (?P<code>(?<!`)`+[^`\n]+`+)
+  | (?P<code>`+[^`\n]+`+)
   | (?P<url>https?://[^\s{_CJK}]+|[\w.+-]+@[\w-]+\.[\w.]+)
   | (?P<acronym>(?<![\w.])(?:[A-Za-z]\.){{2,}}(?:[A-Za-z]\b)?)
   | (?P<sharp>(?<!\w)[A-Za-z]{{1,2}}(?:\+\+|\#)(?!\w))
@@ -77,6 +77,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_SPACES: Final = re.compile(r"\s+")
 _HAN_GAP: Final = re.compile(rf"(?<=[{_HAN}])\s+(?=[{_HAN}])")
 _SHELL_WORDS: Final = re.compile(
     r"""(?:(?:hi|hello|hey|greetings|good\ (?:morning|afternoon|evening)|dear\ \w+|excuse\ me|sorry)(?:\ (?:there|all|everyone|guys|folks|team))?\b[\s,.!:;-]+
@@ -86,23 +87,18 @@ _SHELL_WORDS: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SHELL_TAIL: Final = re.compile(
-    r"(?<![\s,.!?;:])[\s,.!?;:]+(?:(?:please|pls|plz|thanks|thank\ you|thx|many\ thanks|thanks\ in\ advance|cheers)(?:\s(?:so|very)\smuch)?[\s,.!?;:]*)+$",
+    r"[\s,.!?;:]+(?:(?:please|pls|plz|thanks|thank\ you|thx|many\ thanks|thanks\ in\ advance|cheers)(?:\s(?:so|very)\smuch)?[\s,.!?;:]*)+$",
     re.IGNORECASE,
 )
 _ZH_SHELL: Final = re.compile(
     rf"^(?:(?:{zh.CALLED}|{zh.OPENING}|{zh.SHELL})[\s,，.。!！?？:：~]*)+", re.IGNORECASE
 )
 _ZH_TAIL: Final = re.compile(
-    r"(?<![\s,，.。!！?？])[\s,，.。!！?？]*(?:谢谢|谢谢你|谢谢您|多谢|谢了|感谢|拜托了)[\s,，.。!！?？~]*$"
+    r"[\s,，.。!！?？]*(?:谢谢|谢谢你|谢谢您|多谢|谢了|感谢|拜托了)[\s,，.。!！?？~]*$"
 )
 _ZH_PARTICLE: Final = re.compile(
     r"(?<=..)(?:(?:(?<!哈)哈|[啊呀哦哇诶噢哟嘞])+|(?<=[^你我他她它]{3})呢)[\s。.!！?？~]*$"
 )
-_SHELL_ENDS: Final = ("please", "pls", "plz", "thanks", "thx", "you", "much", "advance", "cheers")
-_LONGEST_END: Final = max(map(len, _SHELL_ENDS))
-_MARKS: Final = " ,.!?;:"
-_ZH_PARTICLES: Final = tuple("哈啊呀哦哇诶噢哟嘞呢")
-_WORD: Final = re.compile(r"\w")
 _ZH_NUMERAL: Final = re.compile(
     rf"百分之[{numbers.ZH_NUMERAL}]+|{numbers.ZH_DECIMAL}|第?[{numbers.ZH_NUMERAL}]+(?=[年月日号天周岁元块角毛分秒时点度米斤克吨里升倍期次遍楼层集级人乘加减除等折丈尺]|小时|个[月小星礼半多]|星期|礼拜|公里|公斤|千米|厘米|美元|美金|欧元|英镑|日元|万|亿|百|千)"
     rf"|(?<=[以加减乘除于])[{numbers.ZH_NUMERAL}]+"
@@ -131,22 +127,17 @@ def clean(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_TRANSLATE)).translate(_TRANSLATE)
         text = _HAN_GAP.sub("", text)
-    return " ".join(text.split())
+    return _SPACES.sub(" ", text).strip()
 
 
 def strip_shells(text: str) -> str:
-    """Drop greetings and politeness around a cleaned prompt, unless nothing else is left."""
-    found = _SHELL_WORDS.match(text)
-    inner = text[found.end() :] if found else text
-    if inner.rstrip(_MARKS)[-_LONGEST_END:].lower().endswith(_SHELL_ENDS):
-        inner = _SHELL_TAIL.sub("", inner)
+    """Drop greetings and politeness around a prompt, unless nothing else is left."""
+    found = _SHELL_WORDS.match(text.lstrip())
+    inner = text.lstrip()[found.end() :] if found else text
+    inner = _SHELL_TAIL.sub("", inner)
     if not inner.isascii():
-        inner = _ZH_SHELL.sub("", inner)
-        if "谢" in inner or "拜托" in inner:
-            inner = _ZH_TAIL.sub("", inner)
-        if inner.rstrip(" 。.!！?？~").endswith(_ZH_PARTICLES):
-            inner = _ZH_PARTICLE.sub("", inner)
-    return inner if _WORD.search(inner) else text
+        inner = _ZH_PARTICLE.sub("", _ZH_TAIL.sub("", _ZH_SHELL.sub("", inner.lstrip())))
+    return inner if re.search(r"\w", inner) else text
 
 
 def tokenize(text: str) -> list[Token]:
@@ -301,26 +292,15 @@ def _zh_number(text: str) -> list[Token] | None:
     return None if value is None else [Token(numbers.show(value), "n", text, value)]
 
 
-_JOINED: Final = (  # words that may be part of a number, sum, date or contraction
-    _CLIPPED | {"per", *en.ONES, *en.TENS, *en.ORDINALS, *en.DECADES, *en.MONTHS, *en.CURRENCIES}
-)
-_JOINED_KINDS: Final = frozenset("ntoh")  # kinds that are joined to others by what they are
-
-
 def _join(tokens: list[Token]) -> list[Token]:
     """Join what belongs together: number words, scales, units, money, times and dates."""
     words = [t.text for t in tokens]
-    if _JOINED.isdisjoint(words) and _JOINED_KINDS.isdisjoint([t.kind for t in tokens]):
-        return tokens
     out: list[Token] = []
     i, size = 0, len(tokens)
     while i < size:
         token = tokens[i]
         kind = token.kind
-        if kind == "w" and words[i] not in _JOINED:
-            out.append(token)
-            i += 1
-        elif kind == "w":
+        if kind == "w":
             i = _join_word(tokens, words, i, out)
         elif kind == "n":
             i = _join_number(tokens, words, i, out)

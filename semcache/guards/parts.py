@@ -71,7 +71,7 @@ _OF_ITS_OWN: Final = {  # what, how and a bare "why" come with whatever is asked
 _GENERIC: Final = en.words(
     "possible safe normal ok okay fine good bad true right correct idea thought suggestion opinion advice help tip solution "
     "anyone someone somebody know experience do think mean support allow recommend answer brief briefly short work kind sort "
-    "happen reason easy step advise look looking forward reply ask able question happen thank thanks appreciate sure sense wrong problem issue fix matter try "
+    "happen reason easy step advise look looking forward reply ask able question happen thank thanks appreciate sure sense wrong problem issue fix matter try option way possibility chance achieve accomplish "
     "步骤 具体 操作 方法 例子 处理 解决 恢复 价值 价格 价钱 分别 哪些 可以 给分 悬赏 看 帮帮忙 帮忙 帮 忙 谢谢 谢 求助 求 急 请教 求教 指教 赐教 告知 原因 知道 有人 大神 高手 问题 说明 介绍 解答 回答 怎么办 为什么"
 )
 
@@ -86,13 +86,12 @@ def parts(c: Comparison) -> Verdict:
     # A part says no more of the other text than the whole does.
     if max(_said(c.weight_a, c.a), _said(c.weight_b, c.b)) < SAID_BESIDE:
         return PASS
+    asking = [[place for place, piece in enumerate(pieces) if _asks(piece, c.a.family)] for pieces in both]
+    if len(asking[0]) == len(asking[1]) == 1 and _one_told(both):
+        return PASS
     extra = [
-        [
-            place
-            for place, piece in enumerate(pieces)
-            if _asks(piece, x.family) and _beyond(piece, y, added=pieces[0] == y.plain)
-        ]
-        for pieces, x, y in zip(both, (c.a, c.b), (c.b, c.a), strict=True)
+        [place for place in places if _beyond(pieces[place], y, added=pieces[0] == y.plain)]
+        for pieces, places, y in zip(both, asking, (c.b, c.a), strict=True)
     ]
     least = SAID_BESIDE if extra[0] and extra[1] else SAID
     for pieces, places, y in zip(both, extra, (c.b, c.a), strict=True):
@@ -100,6 +99,12 @@ def parts(c: Comparison) -> Verdict:
             if _says(" ".join(pieces[:place] + pieces[place + 1 :]), y, least):
                 return refuse(f"only one of them also asks {pieces[place]!r}")
     return PASS
+
+
+def _one_told(both: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
+    """Tell whether one text is a single part, and the other tells what led its writer to ask."""
+    short, long = sorted(both, key=len)
+    return len(short) == 1 and any(not _OWN.isdisjoint(piece.lower().split()) for piece in long[:-1])
 
 
 def _said(left: float, text: Analysis) -> float:

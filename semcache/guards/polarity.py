@@ -61,6 +61,8 @@ def _opposite(c: Comparison, i: int, j: int, chinese: bool) -> bool:
     x, y = c.a.words[i], c.b.words[j]
     if chinese:
         return _opposite_han(x, y) or (c.a.keys[i], c.b.keys[j]) in zh.CONTRASTS
+    if (c.a.keys[i], c.b.keys[j]) in en.KEPT_OR_NOT and _object(c.a, i) == _object(c.b, j) != "":
+        return True
     if x in en.FUNCTION or y in en.FUNCTION:
         opposite = (x, y) in en.CONTRASTS
     else:
@@ -134,6 +136,12 @@ def _done_to(text: Analysis, verb: int) -> tuple[str, bool]:
         start -= 1
     passive = text.words[verb] != text.keys[verb] and not _BE.isdisjoint(text.words[start:verb])
     return text.words[start - 1] if start else "", passive
+
+
+def _object(text: Analysis, verb: int) -> str:
+    """Return the key of the word that a verb acts on, or an empty string."""
+    _, passive = _done_to(text, verb)
+    return _neighbour(text, verb, -1 if passive else 1)
 
 
 def _sided(c: Comparison, i: int, j: int) -> bool:

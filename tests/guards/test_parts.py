@@ -50,6 +50,9 @@ SAME = [
     ("Run `python -c \"import numpy; print(numpy.pi)\"` to check that numpy works.", "To see whether numpy works, run `python -c \"import numpy; print(numpy.pi)\"`."),
     ("import math; print(math.tau)", "Try this: import math; print(math.tau)"),
     ("What is the best rice cooker under Rs. 3000 for two people?", "Which rice cooker under Rs 3000 is best for two people?"),
+    ("I lost the key of my bike lock, how can I open it?", "How do I open a bike lock without its key?"),
+    ("My landlord wants to raise the rent by a third. Is that allowed?", "May a landlord raise the rent by a third?"),
+    ("I'd like to hang a hammock between two pines, what are my options?", "Hanging a hammock between two pines."),
     ("几天前，我的护照丢了，怎么补办？", "护照丢了怎么补办"), ("打印机卡纸了，怎么取出来？请赐教", "打印机卡纸怎么取出来"),
     ("Would Mr. Smith be a good mayor?", "Would Mr. Smith make a good mayor?"), ("怎么取消订阅？", "怎么取消订阅？谢谢！"),
 ]  # fmt: skip

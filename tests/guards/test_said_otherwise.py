@@ -7,6 +7,8 @@ import pytest
 from semcache.guards import GUARDS, analyse, compare
 
 PASSED = [
+    ("antonym", "How do I keep wasps away when I remove their nest?", "How can I get rid of a nest and keep wasps off?"),
+    ("antonym", "Why does my dog keep losing its hair?", "What makes a dog lose hair all the time?"),
     # a unit is said once for several numbers, or before them
     ("number", "I would give the inn 4 stars out of 5", "I would give the inn 4 out of 5 stars"),
     ("number", "Which stamps cost 20 and 50 cents?", "Which stamps cost 20 cents and 50 cents?"),
@@ -61,6 +63,9 @@ PASSED = [
     ("order", "The clay is shaped by Tom in Ghent", "The clay is shaped in Ghent by Tom"),
 ]  # fmt: skip
 REFUSED = [
+    ("antonym", "How do I keep the seeds when I make jam?", "Can I remove the seeds while making jam?"),
+    ("antonym", "Preserve the comments when the script is minified", "Strip the comments while minifying the script"),
+    ("antonym", "How can I make sure that notes are discarded when I print?", "I'd like to retain notes when printing, how?"),
     ("number", "Mix 2 cups flour and 3 eggs", "Mix 3 cups flour and 2 eggs"),
     ("number", "I ran 5 miles in 40 minutes", "I ran 40 miles in 5 minutes"),
     ("number", "rate 3 films with 5 stars", "rate 5 films with 3 stars"),
