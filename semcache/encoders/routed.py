@@ -19,12 +19,13 @@ import numpy as np
 
 from semcache.encoders.bundled import BundledEncoder
 from semcache.encoders.onnx import OnnxEncoder
-from semcache.encoders.texts import CHARS_PER_TOKEN, MAX_TOKENS, checked_texts, fingerprint
+from semcache.encoders.texts import CHARS_PER_TOKEN, checked_texts, fingerprint
 from semcache.guards import analyse
 from semcache.protocols import Encoder, TextLimits
 from semcache.types import Embeddings
 
-_READ = MAX_TOKENS * CHARS_PER_TOKEN  # characters of a text that tell its language
+ENGLISH_TOKENS = 126  # with marks the 128 that the model takes; the guards tell prompts of several parts apart up to there: docs/matching.md
+_READ = ENGLISH_TOKENS * CHARS_PER_TOKEN  # characters of a text that tell its language
 
 
 class RoutedEncoder:
@@ -94,7 +95,7 @@ def default_encoder() -> RoutedEncoder:
     """
     data = resources.files("semcache.data")
     return RoutedEncoder(
-        OnnxEncoder(str(data / "encoder_en")),
+        OnnxEncoder(str(data / "encoder_en"), max_tokens=ENGLISH_TOKENS),
         BundledEncoder(),
         chinese=OnnxEncoder(str(data / "encoder_zh")),
     )

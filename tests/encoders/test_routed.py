@@ -50,7 +50,8 @@ def test_what_is_said_of_a_text_is_what_its_encoder_says(encoder: RoutedEncoder)
         *chinese.inspect(texts[3:4]),
         *other.inspect(texts[4:]),
     ]
-    assert encoder.inspect(["word " * 100])[0].over_window
+    assert not encoder.inspect(["word " * 126])[0].over_window
+    assert encoder.inspect(["word " * 127])[0].over_window
     assert encoder.inspect(["密码" * 100])[0].over_window
 
 
