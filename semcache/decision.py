@@ -6,11 +6,15 @@ of `reasons.MISS_REASONS`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from semcache.protocols import Judgement
 from semcache.types import CacheRequest, Candidate, Entry, Finding
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,39 @@ class Verdict:
 
 Judge = Callable[[Candidate, Sequence[float]], Judgement]
 """Judges the wording of a semantic candidate, given the similarities of the other candidates, best first."""
+
+
+BESIDE = 0.02  # by how much less similar a candidate may be than the first that passes, and take its place
+
+
+class Choice(Generic[T]):
+    """Which of several that may be served is: the most probable one that is nearly as near as the first.
+
+    They are offered in descending order of similarity.
+    """
+
+    def __init__(self) -> None:
+        self.best: T | None = None
+        self._probability = -math.inf
+        self._least = -math.inf
+
+    def is_over(self, similarity: float) -> bool:
+        """Tell whether one of this similarity, and all behind it, come too late to be served."""
+        return similarity < self._least
+
+    def offer(self, one: T, similarity: float, probability: float | None) -> None:
+        """Take note of one that passed.
+
+        Args:
+            probability: Its match probability; None from a matcher that knows none, where the first is served.
+        """
+        probability = 1.0 if probability is None else probability
+        if self.best is None:
+            self._least = similarity - BESIDE
+        if probability > self._probability:
+            self.best, self._probability = one, probability
+        if probability >= 1.0:  # nothing is more probable
+            self._least = math.inf
 
 
 def liveness(entry: Entry, clock: Clock, generations: Sequence[str]) -> str | None:
@@ -99,7 +136,7 @@ def decide(
     judge: Judge | None,
     every: bool = False,
 ) -> list[Verdict]:
-    """Judge candidates in order until one may be served.
+    """Judge candidates in order until one may be served, and those that come nearly as near as that one.
 
     Args:
         scope: The request's scope; a candidate of another scope is never served.
@@ -112,10 +149,13 @@ def decide(
         every: Judge all, also after one passed (for explain).
 
     Returns:
-        One verdict per candidate judged; if the last one's reason is None, it may be served.
+        One verdict per candidate judged; `winner` tells which of them is to be served.
     """
     verdicts: list[Verdict] = []
+    choice: Choice[Verdict] = Choice()
     for position, candidate in enumerate(candidates):
+        if choice.is_over(candidate.similarity) and not every:
+            break
         verdict = _why_dead(request, scope, candidate, clock, generations[position], blocked, stale_allowed)
         if verdict.reason is None and judge is not None:
             rivals = [rival.similarity for place, rival in enumerate(candidates) if place != position]
@@ -129,9 +169,20 @@ def decide(
                 judgement.findings,
             )
         verdicts.append(verdict)
-        if verdict.reason is None and not every:
-            break
+        if verdict.reason is None:
+            choice.offer(verdict, candidate.similarity, verdict.probability)
     return verdicts
+
+
+def winner(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the verdict to be served, None if there is none; more may have been judged than a lookup judges."""
+    choice: Choice[Verdict] = Choice()
+    for verdict in verdicts:
+        if choice.is_over(verdict.candidate.similarity):
+            break
+        if verdict.reason is None:
+            choice.offer(verdict, verdict.candidate.similarity, verdict.probability)
+    return choice.best
 
 
 def _why_dead(

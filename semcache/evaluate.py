@@ -232,7 +232,12 @@ def store_all(rows: Sequence[Row], vectors: Vectors, matcher: Matcher) -> Report
             row: int | None = store.exact.get(text)
             if row is None:
                 row = serve(
-                    text, list(zip(found.tolist(), similar.tolist(), strict=True)), stored, matcher, reasons
+                    text,
+                    list(zip(found.tolist(), similar.tolist(), strict=True)),
+                    stored,
+                    matcher,
+                    reasons,
+                    size=len(stored),
                 )
             if row is None:
                 counts["miss"] += 1
@@ -302,7 +307,7 @@ def evaluate_clusters(rows: Sequence[Row], vectors: Vectors, matcher: Matcher) -
             nearest, similarities = store.nearest(vectors.of([str(r["text"]) for r in part]))
             for row, found, similar in zip(part, nearest, similarities, strict=True):
                 near = list(zip(found.tolist(), similar.tolist(), strict=True))
-                hit = serve(str(row["text"]), near, store.texts, matcher, reasons)
+                hit = serve(str(row["text"]), near, store.texts, matcher, reasons, size=len(store.texts))
                 counts[
                     "miss" if hit is None else "right" if store.labels[hit] == str(row["intent"]) else "wrong"
                 ] += 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from semcache.decision import Choice
 from semcache.evaluate_rows import Request
 from semcache.policy import Policy
 from semcache.protocols import Encoder, Matcher
@@ -102,7 +103,7 @@ def _replay(scope: Scope, matcher: Matcher, found: Counts) -> None:
         served: int | None = number if number in stored else None
         if served is None:
             near = [(n, s) for n, s in zip(*scope.earlier[number], strict=True) if n in stored]
-            served = serve(text, near[:CANDIDATES], scope.texts, matcher, found.misses)
+            served = serve(text, near[:CANDIDATES], scope.texts, matcher, found.misses, size=len(stored))
         if served is None:
             stored[number] = cluster
             continue
@@ -136,16 +137,27 @@ def serve(
     texts: Sequence[str],
     matcher: Matcher,
     reasons: Counter[str],
+    *,
+    size: int,
 ) -> int | None:
-    """Return the first candidate that the matcher passes; a miss is counted under the best candidate's reason."""
+    """Return the candidate that a cache would serve; a miss is counted under the nearest candidate's reason.
+
+    Args:
+        size: How many texts are stored.
+    """
     first = "no_candidate"
+    choice: Choice[int] = Choice()
     for rank, (number, similarity) in enumerate(near):
         if similarity == 0.0:  # no embedding, no neighbours
             continue
+        if choice.is_over(similarity):
+            break
         rivals = [s for place, (_, s) in enumerate(near) if place != rank]
-        said = matcher.judge(text, texts[number], min(similarity, 1.0), rivals=rivals)
+        said = matcher.judge(text, texts[number], min(similarity, 1.0), rivals=rivals, size=size)
         if said.reason is None:
-            return number
-        first = said.reason if first == "no_candidate" else first
-    reasons[first] += 1
-    return None
+            choice.offer(number, similarity, said.probability)
+        elif first == "no_candidate":
+            first = said.reason
+    if choice.best is None:
+        reasons[first] += 1
+    return choice.best

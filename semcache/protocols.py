@@ -161,6 +161,7 @@ class Matcher(Protocol):
         *,
         threshold: float | None = None,
         rivals: Sequence[float] = (),
+        size: int | None = None,
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -174,6 +175,8 @@ class Matcher(Protocol):
                 A caller's or an entry's threshold only tightens it.
             rivals: Similarities of the other candidates, best first: the more there are and the nearer, the less it says
                 that this one is near. One that is nearer and was refused counts as well.
+            size: Number of prompts stored in the scope; None if unknown. The more there are, the more of them come near by
+                accident.
             answer_language: Language of the stored answer, None if unknown.
             explain: Run every rule and report it, also after one refused.
         """

@@ -10,7 +10,7 @@ that few pairs change little. Pairs that a guard refuses take no part: it decide
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -125,7 +125,8 @@ def _fit(pairs: _Pairs, prior: FamilyCalibration, most_wrong: float, fit_weights
     cut = 0.0 if allowed >= len(wrong) else float(np.nextafter(wrong[allowed], 1.0))
     kept = pairs.features[(pairs.same == 1) & (probability >= cut), 0]
     floor = float(np.floor(100 * kept.min()) / 100) if len(kept) else prior.threshold
-    return FamilyCalibration(
+    return replace(
+        prior,
         threshold=max(-1.0, min(1.0, floor)),
         probability=min(1.0, cut),
         bias=float(weights[0]),

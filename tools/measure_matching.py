@@ -3,12 +3,12 @@
     python tools/measure_matching.py                          # everything, default encoder: some minutes
     python tools/measure_matching.py --fast                   # a sample of each file, without traces
     python tools/measure_matching.py --encoder FOLDER         # an exported MiniLM
-    python tools/measure_matching.py --only traces            # one part: pairs, traces, guards or reliability
+    python tools/measure_matching.py --only traces            # one part: pairs, traces, sizes, guards or reliability
     python tools/measure_matching.py --plots docs             # also draw the two plots
 
 It prints pairs (right kept / wrong served, each row alone; `aside` is a tenth of the rows by hash), traces (the
-defaults; plain cosine and guards at the allowed wrong rate), and what each guard gains and costs. The evaluation data is
-read from the folder that SEMCACHE_DATA names.
+defaults; plain cosine and guards at the allowed wrong rate), how strict one has to be in smaller and larger scopes, and
+what each guard gains and costs. The evaluation data is read from the folder that SEMCACHE_DATA names.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from semcache.evaluate_rows import Request, Row, read_rows
 from semcache.guards import GUARDS, analyse, compare
 from semcache.protocols import Encoder, Judgement, Matcher
 from semcache.verify import CalibratedMatcher, ThresholdMatcher, calibration_for
-from semcache.verify.calibration import Calibration
+from semcache.verify.calibration import FEATURES, Calibration
 from semcache.verify.features import features
 
 MOST_SHOWN = 0.03  # wrong hits per request, in the plot of the frontier
@@ -142,6 +143,7 @@ class Judge:
         *,
         threshold: float | None = None,
         rivals: Sequence[float] = (),
+        size: int | None = None,
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -226,6 +228,49 @@ def _varied(judge: Judge, without: frozenset[str]) -> Callable[[float], Matcher]
         return judge
 
     return at
+
+
+def measure_sizes(vectors: Vectors, calibration: Calibration, *, skip_chinese: bool) -> None:
+    """Print by how much the log odds may rise in smaller parts of a trace until its allowed wrong rate is reached.
+
+    A part holds every nth group of the trace, by hash, so that parts differ in size and in nothing else; the weights of
+    the size itself are 0 here.
+    """
+    flat = {
+        name: replace(f, weights=tuple(0.0 if n in ("room", "asked_room") else w for n, w in zip(FEATURES, f.weights, strict=True)))
+        for name, f in calibration.families.items()
+    }  # fmt: skip
+    print("\n| trace | part | stored at the end | log odds, added | hits / wrong |\n|---|---|---|---|---|")
+    for name, most, _ in TRACES[1:]:
+        if skip_chinese and name.endswith("zh"):
+            continue
+        requests = [Request(str(r["text"]), str(r["cluster"])) for r in read_rows(DATA / f"{name}.jsonl.gz")]
+        for parts in (8, 4, 2, 1):
+            for number in range(min(parts, 3)):
+                some = [q for q in requests if _part(str(q.cluster), parts) == number]
+                scopes = prepare(some, vectors.encoder, vectors.of)
+
+                def counted(added: float, scopes: Sequence[Scope] = scopes) -> Counter[str]:
+                    families = {n: replace(f, bias=f.bias + added) for n, f in flat.items()}
+                    return replay_scopes(
+                        scopes, CalibratedMatcher(replace(calibration, families=families))
+                    ).counts
+
+                low, high = -3.0, 5.0
+                while high - low > 0.07:
+                    middle = (low + high) / 2
+                    wrong = counted(middle)["wrong"]
+                    low, high = (middle, high) if wrong <= most * len(some) else (low, middle)
+                counts = counted(low)
+                print(
+                    f"| {name} | {number + 1} of {parts} | {len(some) - counts['hit']:,} | {low:+.2f} |"
+                    f" {counts['hit'] / len(some):.3f} / {counts['wrong'] / len(some):.4f} |",
+                    flush=True,
+                )
+
+
+def _part(cluster: str, parts: int) -> int:
+    return hashlib.sha256(cluster.encode()).digest()[0] % parts
 
 
 def measure_guards(*, sample: int | None, skip_chinese: bool) -> None:
@@ -364,7 +409,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--fast", action="store_true", help="600 rows of each file, no traces")
     parser.add_argument("--sample", type=int, help="so many rows of each file, no traces")
     parser.add_argument(
-        "--only", choices=("pairs", "traces", "guards", "reliability", "frontier"), help="one part of it"
+        "--only",
+        choices=("pairs", "traces", "sizes", "guards", "reliability", "frontier"),
+        help="one part of it",
     )
     parser.add_argument("--english", action="store_true", help="leave out Chinese")
     parser.add_argument(
@@ -383,6 +430,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measure_pairs(vectors, calibration, sample=sample, skip_chinese=given.english)
     if given.only == "traces" or (given.only is None and sample is None):
         measure_traces(vectors, calibration, skip_chinese=given.english)
+    if given.only == "sizes" or (given.only is None and sample is None):
+        measure_sizes(vectors, calibration, skip_chinese=given.english)
     if given.only in (None, "guards"):
         measure_guards(sample=sample, skip_chinese=given.english)
     if given.plots is not None and given.only in (None, "reliability"):

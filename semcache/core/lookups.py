@@ -12,7 +12,17 @@ from semcache import admission, scope
 from semcache.codec import decode_embedding
 from semcache.core.rows import Rows
 from semcache.core.state import Identity, Look
-from semcache.decision import Clock, Verdict, decide, flip, freshness, liveness, state_finding, tightened
+from semcache.decision import (
+    Clock,
+    Verdict,
+    decide,
+    flip,
+    freshness,
+    liveness,
+    state_finding,
+    tightened,
+    winner,
+)
 from semcache.errors import (
     EncoderError,
     StoreUnavailableError,
@@ -296,7 +306,8 @@ class Lookups(Rows):
     def _semantic(self, look: Look, identity: Identity, view: View) -> Steps[Decision]:
         yield from self._load(identity.scope, look)
         index = self.index
-        if index is None or not index.count(identity.scope):
+        look.size = 0 if index is None else index.count(identity.scope)
+        if index is None or not look.size:
             return Miss("no_candidate", look.fence)
         embedding, unreadable = yield from self._embed(look, identity, view.embedding)
         if embedding is None:
@@ -350,6 +361,7 @@ class Lookups(Rows):
         names: list[tuple[str, ...]],
     ) -> Steps[Decision]:
         verdicts: list[Verdict] = []
+        passed: Verdict | None = None
         asked = admission.aged(look.request, self.policy)
         while candidates:
             judged = decide(
@@ -357,30 +369,29 @@ class Lookups(Rows):
                 stale_allowed=self._stale_allowed(look.request), judge=self._judge(look, identity),
                 every=look.report is not None,
             )  # fmt: skip
-            passed = next((v for v in judged if v.reason is None), None)
+            passed = winner(judged)
             if passed is not None and self.verifier is not None:
                 refusal = yield from self._verify(look, identity, passed)
-                if refusal is not None:
-                    position = judged.index(passed)
-                    judged[position] = refusal
-                    verdicts += judged[: position + 1]
-                    candidates, names = candidates[position + 1 :], names[position + 1 :]
+                if refusal is not None:  # the others that passed, and those behind, are judged again
+                    verdicts += [v for v in judged if v.reason is not None] + [refusal]
+                    out = {id(v.candidate) for v in judged if v.reason is not None or v is passed}
+                    left = [place for place, c in enumerate(candidates) if id(c) not in out]
+                    candidates, names, passed = [candidates[i] for i in left], [names[i] for i in left], None
                     continue
             verdicts += judged
             break
         if look.report is not None:
             look.report += verdicts
-        winner = next((v for v in verdicts if v.reason is None), None)
-        if winner is not None:
-            if winner.stale and look.report is None:
-                self.met_stale(winner.candidate.entry, "expired")
+        if passed is not None:
+            if passed.stale and look.report is None:
+                self.met_stale(passed.candidate.entry, "expired")
             return self._hit(
-                look.request, identity, winner, "semantic", clock.now_us / 1e6, "store", look.fence
+                look.request, identity, passed, "semantic", clock.now_us / 1e6, "store", look.fence
             )
         return self._miss(verdicts[0], look) if verdicts else Miss("no_candidate", look.fence)
 
     def _judge(self, look: Look, identity: Identity) -> Callable[[Candidate, Sequence[float]], Judgement]:
-        request, explain = look.request, look.report is not None
+        request, explain, size = look.request, look.report is not None, look.size
 
         def judge(candidate: Candidate, rivals: Sequence[float]) -> Judgement:
             threshold = request.threshold
@@ -390,7 +401,7 @@ class Lookups(Rows):
                 threshold = own if own > least else threshold
             return self.matcher.judge(
                 identity.text, candidate.entry.prompt, candidate.similarity, threshold=threshold, rivals=rivals,
-                answer_language=candidate.entry.response.language, explain=explain,
+                size=size, answer_language=candidate.entry.response.language, explain=explain,
             )  # fmt: skip
 
         return judge

@@ -96,6 +96,7 @@ class Look:
     encoded_us: float = 0.0
     report: list[Verdict] | None = None  # explain: every verdict
     threshold: float | None = None
+    size: int | None = None  # prompts in the scope
 
 
 class State:

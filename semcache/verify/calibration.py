@@ -20,11 +20,11 @@ from semcache.errors import ConfigurationError
 FAMILIES: Final = ("en", "zh", "cjk", "other")
 FEATURES: Final = (
     "similarity", "missing", "substituted", "added", "soft", "negation", "question", "typed", "order", "length", "anchors", "tokens", "rivals",
-    "request", "asked", "asked_rivals",
+    "request", "asked", "asked_rivals", "room", "asked_room",
 )  # fmt: skip
 """Names of the weights, in the order of `features.features`."""
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ def strict(fingerprint: str) -> Calibration:
         threshold=0.95,
         probability=0.5,
         bias=6.0,
-        weights=(0.0, -12.0, -4.0, -2.0, -1.0, -2.0, -2.0, -2.0, -2.0, *[0.0] * 7),
+        weights=(0.0, -12.0, -4.0, -2.0, -1.0, -2.0, -2.0, -2.0, -2.0, *[0.0] * 9),
     )
     return Calibration(
         fingerprint=fingerprint,

@@ -2,7 +2,7 @@
 
 The order is that of `calibration.FEATURES`. Requests and statements are told from questions: two
 requests that share all that tells ask the same at a lower cosine than two questions, whose sense
-also hangs on their small words. Rivals count apart for questions, for the same reason.
+also hangs on their small words. Rivals and the size of the scope count apart for questions, for the same reason.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ ANCHORS = frozenset((*TYPED, NAME))
 NEARLY_ALL = 0.4  # missing share below which requests count as saying the same
 REACH = 0.3  # how far behind a candidate its rivals still count
 NEAR = 0.12  # ... and by how much less similar a rival counts for 1/e
+SMALLEST, LARGEST = 500, 8000  # stored prompts: beyond these the size of a scope says no more
+NEUTRAL = 2000  # ... and at which it says nothing
 MOST_MISSING = 0.3  # missing share beyond which questions aren't told apart further
 
 
 def features(
-    c: Comparison, similarity: float, rivals: Sequence[float], spread: float = 1.0
+    c: Comparison,
+    similarity: float,
+    rivals: Sequence[float],
+    spread: float = 1.0,
+    size: int | None = None,
 ) -> tuple[float, ...]:
     """Return the features of a pair.
 
@@ -30,6 +36,7 @@ def features(
         similarity: Cosine of the two embeddings.
         rivals: Similarities of the other candidates, in any order.
         spread: See `FamilyCalibration`.
+        size: Number of prompts stored in the scope, None if unknown.
     """
     a, b = c.a, c.b
     most_a = max((a.weights[i] for i in c.left_a), default=0.0)
@@ -41,6 +48,7 @@ def features(
     shorter, longer = sorted((len(a.keys), len(b.keys)))
     missing = 1.0 - c.overlap
     crowded = crowding(similarity, rivals, spread)
+    free = room(size)
     both_ask = a.asks and b.asks
     return (
         similarity,
@@ -59,6 +67,8 @@ def features(
         0.0 if both_ask else max(0.0, 1.0 - missing / NEARLY_ALL),
         min(missing, MOST_MISSING) if both_ask else 0.0,
         crowded if both_ask else 0.0,
+        free,
+        free if both_ask else 0.0,
     )
 
 
@@ -72,6 +82,19 @@ def crowding(similarity: float, rivals: Sequence[float], spread: float = 1.0) ->
     gaps = (max(0.0, similarity - rival) for rival in rivals)
     near, reach = NEAR * spread, REACH * spread
     return math.log1p(sum(math.exp(-gap / near) for gap in gaps if gap <= reach))
+
+
+def room(size: int | None) -> float:
+    """Return how much a similarity means in a scope of that many prompts, in nats, in [ln(2000/8000), ln(2000/500)].
+
+    Each stored prompt is one more chance to be near by accident: the odds that the nearest one is the right one fall
+    with their number, so this is ln(2000 / size) from 500 to 8,000 prompts, the range in which it was measured
+    (docs/matching.md). Being the nearest of a few says nothing, so it starts at 0 for one prompt, as for an unknown
+    size, and grows as ln(size).
+    """
+    if size is None or size < 1:
+        return 0.0
+    return min(math.log(size), math.log(NEUTRAL / min(max(size, SMALLEST), LARGEST)))
 
 
 def anchors(c: Comparison) -> float:

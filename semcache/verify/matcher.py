@@ -51,6 +51,7 @@ class ThresholdMatcher:
         *,
         threshold: float | None = None,
         rivals: Sequence[float] = (),
+        size: int | None = None,
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -91,6 +92,7 @@ class CalibratedMatcher:
         *,
         threshold: float | None = None,
         rivals: Sequence[float] = (),
+        size: int | None = None,
         answer_language: str | None = None,
         explain: bool = False,
     ) -> Judgement:
@@ -119,7 +121,7 @@ class CalibratedMatcher:
             return Judgement("below_threshold", detail=f"similarity {similarity:.4f}, threshold {least:.4f}")
         comparison = compare(a, b)
         answered = answer_language is not None
-        return self._decide(comparison, similarity, least, family, rivals, explain, answered)
+        return self._decide(comparison, similarity, least, family, rivals, size, explain, answered)
 
     def _family(self, a: str, b: str) -> FamilyCalibration:
         families = self.calibration.families
@@ -134,6 +136,7 @@ class CalibratedMatcher:
         least: float,
         family: FamilyCalibration,
         rivals: Sequence[float],
+        size: int | None,
         explain: bool,
         answered: bool,
     ) -> Judgement:
@@ -170,7 +173,7 @@ class CalibratedMatcher:
             return Judgement(first[0], detail=first[1])
 
         def probable(cosine: float) -> float:
-            return family.probability_of(features(c, cosine, rivals, family.spread))
+            return family.probability_of(features(c, cosine, rivals, family.spread, size))
 
         probability = probable(similarity) if math.isfinite(similarity) else 0.0
         enough = probability >= family.probability

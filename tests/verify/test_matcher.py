@@ -14,9 +14,10 @@ from semcache.guards import analyse
 from semcache.protocols import Matcher
 from semcache.reasons import MISS_REASONS
 from semcache.verify import CalibratedMatcher, Calibration, ThresholdMatcher, calibration_for
-from semcache.verify.features import REACH, crowding
+from semcache.verify.features import LARGEST, NEUTRAL, REACH, SMALLEST, crowding, room
 
 USE = CalibratedMatcher(calibration_for("use-multilingual-3"))
+ENGLISH = CalibratedMatcher(calibration_for("semcache-encoder-en"))
 CHINESE = CalibratedMatcher(calibration_for("semcache-encoder-zh"))
 MATCHERS = [USE, CHINESE, CalibratedMatcher(calibration_for("nobody-tuned-this")), ThresholdMatcher(0.9)]
 VOCABULARY = (
@@ -118,10 +119,10 @@ def test_a_file_that_is_no_calibration_is_refused_with_a_reason(text: str) -> No
 
 
 def test_a_calibration_of_an_older_version_says_to_tune_again() -> None:
-    text = calibration_for("use-multilingual-3").to_json().replace('"version": 4', '"version": 3')
+    text = calibration_for("use-multilingual-3").to_json().replace('"version": 5', '"version": 4')
     older = text.replace('"request": ', '"gone": ')
 
-    with pytest.raises(ConfigurationError, match="version 3, expected 4; run `semcache tune` again"):
+    with pytest.raises(ConfigurationError, match="version 4, expected 5; run `semcache tune` again"):
         Calibration.from_json(older)
 
 
@@ -172,6 +173,37 @@ def test_the_only_near_prompt_is_served_where_one_of_many_is_not() -> None:
 
     assert alone.reason is None
     assert crowded.reason == "below_threshold"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    a=TEXTS,
+    b=TEXTS,
+    similarity=st.floats(0.5, 1),
+    size=st.integers(SMALLEST, 10 * LARGEST),
+    more=st.integers(1, 10 * LARGEST),
+)
+def test_among_more_stored_prompts_no_match_is_more_probable(
+    a: str, b: str, similarity: float, size: int, more: int
+) -> None:
+    before = ENGLISH.judge(a, b, similarity, size=size)
+    after = ENGLISH.judge(a, b, similarity, size=size + more)
+
+    assert (after.probability or 0.0) <= (before.probability or 0.0)
+    assert before.reason is None or after.reason is not None
+
+
+def test_the_size_of_a_scope_counts_within_the_range_in_which_it_was_measured() -> None:
+    assert room(None) == room(0) == room(1) == room(NEUTRAL) == 0.0
+    assert 0.0 < room(2) < room(3) < room(4) == room(50) == room(SMALLEST) > room(1000) > room(1900) > 0.0
+    assert 0.0 > room(4000) > room(LARGEST) == room(10**9) == pytest.approx(math.log(2000 / 8000))
+
+
+def test_what_is_served_among_hundreds_is_refused_among_thousands_and_alone() -> None:
+    a, b = "how do i reset my forgotten password", "what must i do to reset a password i forgot"
+    served = {size: ENGLISH.judge(a, b, 0.8, size=size).reason is None for size in (None, 1, 300, 8000)}
+
+    assert served == {None: False, 1: False, 300: True, 8000: False}
 
 
 def test_a_statement_with_a_question_word_inside_does_not_ask() -> None:
