@@ -43,11 +43,13 @@ _WEIGHT: Final = {
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _KANA: Final = re.compile(r"[\u3040-\u30ff]")
 _HANGUL: Final = re.compile(r"[\uac00-\ud7af]")
-_SENTENCE_END: Final = re.compile(r"[.!?。！？:]\s*$")
+_WORD: Final = re.compile(r"[^\W\d_][\w'&.-]*")
+_CAPITAL: Final = re.compile(r"[A-Z][\w'&.-]")  # opens a word of two letters or more
+_SENTENCE_ENDS: Final = tuple(".!?。！？:")
 _SIGNS: Final = re.compile(
     r"\\[A-Za-z]|\$[?#!@*$]|(?<!\w)(['\"`])[A-Za-z]\1|!(?=[*.\w/])|(?<!\S)-[A-Za-z]{1,4}(?!\S)|\+\+(?=\w)|(?<=\w)\+\+(?!\w)"
 )
-_MAYBE_SIGNS: Final = re.compile(r"[\\$`!+]|\s-|['\"][A-Za-z]['\"]")  # found sooner than they are told apart
+_LETTER_IN_QUOTES: Final = re.compile(r"['\"][A-Za-z]['\"]")
 _QUOTED: Final = re.compile(r"\"\"?([^\"]{2,80}?)\"\"?|(?<!\w)'([^']{3,80}?)'(?!\w)")
 
 
@@ -72,6 +74,8 @@ class Analysis:
         quotes: Quoted spans, lower case.
         question: First question word, ``yesno``, or empty.
         asks: Whether it is put as a question: not a statement with a "which" or "how" inside.
+        said: The keys, without order.
+        letters: The normal form without spaces.
         signs: What is written in signs that words don't tell apart: escapes, shell variables, one quoted letter, a "!" before something.
     """
 
@@ -92,6 +96,8 @@ class Analysis:
     question: str
     asks: bool
     signs: tuple[str, ...]
+    said: frozenset[str]
+    letters: str
 
 
 def question_words(text: Analysis) -> frozenset[str]:
@@ -112,28 +118,28 @@ def analyse(text: str) -> Analysis:
     tokens = tokens if chinese else _join_places(tokens)
     capitals = frozenset() if chinese or plain[1:].islower() else _capitals(plain)
     classify: Callable[[Token, str, str], tuple[str, str]] = _classify_han if chinese else _classify
+    words = [token.text for token in tokens]
     keys: list[str] = []
     classes: list[str] = []
     weights: list[float] = []
     before = ""
-    for index, token in enumerate(tokens):
-        key, kind = classify(token, before, tokens[index + 1].text if index + 1 < len(tokens) else "")
-        if kind in (CONTENT, CARRIER) and key in capitals:
+    for token, word, after in zip(tokens, words, [*words[1:], ""], strict=False):
+        key, kind = classify(token, before, after)
+        if key in capitals and kind in (CONTENT, CARRIER):
             kind = NAME
         keys.append(key)
         classes.append(kind)
-        weight = _WEIGHT.get(kind)
-        weights.append(_content_weight(key, token) if weight is None else weight)
-        before = token.text
+        weights.append(_content_weight(key, token) if kind == CONTENT else _WEIGHT[kind])
+        before = word
     question = _zh_question(tokens) if chinese else _question(tokens)
     return Analysis(
         text=text,
         plain=plain,
-        normal=" ".join(token.text for token in tokens),
+        normal=" ".join(words),
         language=language,
         family=_FAMILY.get(language, "other"),
         keys=tuple(keys),
-        words=tuple(token.text for token in tokens),
+        words=tuple(words),
         classes=tuple(classes),
         kinds=frozenset(classes),
         weights=tuple(weights),
@@ -145,7 +151,22 @@ def analyse(text: str) -> Analysis:
         else frozenset(),
         question=question,
         asks=bool(question) and (chinese or "?" in plain or _opens(tokens)),
-        signs=tuple(match[0] for match in _SIGNS.finditer(plain)) if _MAYBE_SIGNS.search(plain) else (),
+        signs=tuple(match[0] for match in _SIGNS.finditer(plain)) if _may_have_signs(plain) else (),
+        said=frozenset(keys),
+        letters="".join(words).replace(" ", ""),
+    )
+
+
+def _may_have_signs(plain: str) -> bool:
+    """Tell whether a text may have signs: found sooner than they are told apart."""
+    return (
+        "!" in plain
+        or "+" in plain
+        or "$" in plain
+        or "`" in plain
+        or "\\" in plain
+        or " -" in plain
+        or (("'" in plain or '"' in plain) and _LETTER_IN_QUOTES.search(plain) is not None)
     )
 
 
@@ -166,6 +187,8 @@ def _language(text: str, tokens: list[Token]) -> str:
     words = [t.text for t in tokens if t.kind == "w"]
     if not words:
         return "und"
+    if text.isascii() and _FOREIGN_STOP_WORDS.isdisjoint(words):  # English wins, or nothing speaks against it
+        return "en"
     if any(ord(c) > 0x36F for w in words for c in w[:1]):
         return {0x04: "ru", 0x06: "ar", 0x05: "he", 0x0E: "th", 0x09: "hi", 0x03: "el"}.get(
             ord(words[0][0]) >> 8, "und"
@@ -188,6 +211,7 @@ _STOP_WORD_OF: Final = {
     word: tuple(code for code, stop in en.LATIN_STOP_WORDS.items() if word in stop)
     for word in frozenset().union(*en.LATIN_STOP_WORDS.values())
 }
+_FOREIGN_STOP_WORDS: Final = frozenset(word for word, codes in _STOP_WORD_OF.items() if "en" not in codes)
 
 
 def _join_places(tokens: list[Token]) -> list[Token]:
@@ -225,14 +249,15 @@ def _capitals(text: str) -> frozenset[str]:
     """Return words capitalised inside a sentence; none if most words are (titles, shouting)."""
     found: set[str] = set()
     upper = words = 0
-    if text.isupper():
+    if text.isupper() or (text.isascii() and not _CAPITAL.search(text, 1)):
         return frozenset()
-    matches = list(re.finditer(r"[^\W\d_][\w'&.-]*", text))
+    matches = list(_WORD.finditer(text))
     for match in matches:
         word = match[0].rstrip("'.")
         if len(word) < 2:
             continue
-        if not match.start() or _SENTENCE_END.search(text[max(0, match.start() - 3) : match.start()]):
+        start = match.start()
+        if not start or text[max(0, start - 3) : start].rstrip().endswith(_SENTENCE_ENDS):
             continue
         words += 1
         if word[0].isupper():
@@ -399,6 +424,8 @@ _NO: Final = re.compile(r"no\s*[,.;:!]", re.IGNORECASE)
 
 def _negations(tokens: list[Token], text: str) -> int:
     """Count negations that change what is asked; "No, …", "or not", "do or do not", "isn't it …" and "not only" don't."""
+    if en.NEGATIONS.isdisjoint([token.text for token in tokens]):
+        return 0
     count = 0
     if len(tokens) > 2 and tokens[1].text == "not" and tokens[2].text in _SUBJECTS and _FRONTED.match(text):
         count = -1
@@ -440,12 +467,15 @@ def _aside(tokens: list[Token], index: int) -> bool:
     return any(part in said and part in other for part in "va")
 
 
+_ZH_NO: Final = frozenset("不没别无未勿非莫")
 _ZH_NEGATION: Final = re.compile(
     rf"(?:{zh.NOT_NEGATION})|(..?)[不没]\1|[了过]没有?|没有?$|(?P<no>不|没|别|无|未|勿|非|莫)"
 )
 
 
 def _zh_negations(text: str) -> int:
+    if _ZH_NO.isdisjoint(text):
+        return 0
     body = text.rstrip(" ?？!！。.~")
     count = sum(found.lastgroup == "no" for found in _ZH_NEGATION.finditer(body))
     return count - (

@@ -6,7 +6,7 @@ difference matters (the guards) and how much (the calibration).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from semcache.guards import analysis as an
@@ -46,13 +46,13 @@ class Comparison:
 
 def compare(a: Analysis, b: Analysis) -> Comparison:
     """Find what differs; swapping the arguments swaps the sides of the result."""
-    only_a = _missing(a.keys, b.keys)
-    only_b = _missing(b.keys, a.keys)
+    only_a = _missing(a, b)
+    only_b = _missing(b, a)
     left_a = [i for i in only_a if a.weights[i] > 0]
     left_b = [i for i in only_b if b.weights[i] > 0]
     soft = 0.0
     if left_a or left_b:
-        if a.normal.replace(" ", "") == b.normal.replace(" ", ""):  # a space moved: "ac oncentration"
+        if a.letters == b.letters:  # a space moved: "ac oncentration"
             left_a, left_b = [], []
         else:
             codes.reconcile(a, left_a, b, left_b)
@@ -83,13 +83,16 @@ def shared_beginning(x: Sequence[str], y: Sequence[str]) -> int:
     )
 
 
-def _missing(keys: Sequence[str], others: Iterable[str]) -> list[int]:
-    """Return indexes of `keys` beyond those that `others` has as often; the last ones of a repeated key."""
+def _missing(x: Analysis, y: Analysis) -> list[int]:
+    """Return indexes of tokens beyond those that the other text has as often; the last ones of a repeated key."""
+    if len(x.said) == len(x.keys):  # none is repeated
+        said = y.said
+        return [index for index, key in enumerate(x.keys) if key not in said]
     stock: dict[str, int] = {}
-    for key in others:
+    for key in y.keys:
         stock[key] = stock.get(key, 0) + 1
     missing: list[int] = []
-    for index, key in enumerate(keys):
+    for index, key in enumerate(x.keys):
         count = stock.get(key, 0)
         if count:
             stock[key] = count - 1
@@ -111,9 +114,12 @@ def _reconcile(a: Analysis, b: Analysis, left_a: list[int], left_b: list[int]) -
                 left_b.remove(j)
                 break
     for x, left_x, y, left_y in ((a, left_a, b, left_b), (b, left_b, a, left_a)):
+        if not left_y:  # _parts and _apart need one
+            continue
         for i in left_x[:]:
-            if x.classes[i] in _SOFT and len(x.words[i]) > 3:
-                joined = _parts(x.words[i], y, left_y) or _apart(x, i, y, left_y)
+            word = x.words[i]
+            if len(word) > 3 and x.classes[i] in _SOFT:
+                joined = (_parts(word, y, left_y) if word in y.letters else ()) or _apart(x, i, y, left_y)
                 if joined:
                     left_x.remove(i)
                     for j in joined:
@@ -176,22 +182,29 @@ def _apart(x: Analysis, i: int, y: Analysis, left: list[int]) -> tuple[int, ...]
 def alike(a: Analysis, i: int, b: Analysis, j: int) -> bool:
     """Tell whether two different tokens may stand for each other."""
     x, y = a.keys[i], b.keys[j]
+    kind, other = a.classes[i], b.classes[j]
     if a.language == "zh" or b.language == "zh":
-        return an.PLACE not in (a.classes[i], b.classes[j]) and _alike_han(x, y)
-    if lexicon.antonyms(x, y):
-        return False
-    if an.PLACE in (a.classes[i], b.classes[j]):
-        return a.classes[i] != b.classes[j] and (
+        return kind != an.PLACE != other and _alike_han(x, y)
+    if kind == an.PLACE or other == an.PLACE:
+        found = kind != other and (
             (x[:4] == y[:4] and respelt(x, y)) or _adjective(a, i, b, j)  # India, Indian; Britain, British
         )
-    named = an.NAME in (a.classes[i], b.classes[j])
-    if not named and lexicon.synonyms(x, y):
+    elif kind == an.NAME or other == an.NAME:
+        found = _one_word(a, i, b, j) or _adjective(a, i, b, j)
+    else:
+        found = lexicon.synonyms(x, y) or _one_word(a, i, b, j)
+    return found and not lexicon.antonyms(x, y)
+
+
+def _one_word(a: Analysis, i: int, b: Analysis, j: int) -> bool:
+    """Tell whether two tokens are forms or spellings of one word."""
+    x, y = a.keys[i], b.keys[j]
+    if x[0] == y[0] and names.one_name(x, y):
         return True
-    if (x[0] == y[0] and names.one_name(x, y)) or (named and _adjective(a, i, b, j)):
-        return True
-    if min(len(x), len(y)) < 4:
+    if len(x) < 4 or len(y) < 4:
         return transposed(x, y)
-    return respelt(x, y) or respelt(a.words[i], b.words[j])
+    word, other = a.words[i], b.words[j]
+    return respelt(x, y) or ((word != x or other != y) and respelt(word, other))
 
 
 def _adjective(a: Analysis, i: int, b: Analysis, j: int) -> bool:
@@ -200,11 +213,15 @@ def _adjective(a: Analysis, i: int, b: Analysis, j: int) -> bool:
 
 
 def _alike_han(x: str, y: str) -> bool:
-    if len(x) < 2 or len(y) < 2 or (x, y) in zh.CONTRASTS:
+    if len(x) < 2 or len(y) < 2:
         return (
-            len(x) + len(y) > 2 and (x in y or y in x) and (x, y) not in zh.CONTRASTS and not _negates(x, y)
+            (x in y or y in x) and len(x) + len(y) > 2 and (x, y) not in zh.CONTRASTS and not _negates(x, y)
         )
-    shared = sum(c in y for c in x)
+    shared = 0
+    for c in x:
+        shared += c in y
+    if not shared or (x, y) in zh.CONTRASTS:
+        return False
     if len(x) == len(y) == 2 and x[0] != y[0]:  # a common last character is a kind: 火车, 汽车
         return x == y[::-1]
     return 2 * shared >= max(len(x), len(y)) and not _contrast_inside(x, y)
@@ -223,6 +240,8 @@ def _contrast_inside(x: str, y: str) -> bool:
 
 def respelt(x: str, y: str) -> bool:
     """Tell whether two words are forms of one word, or one is a misspelling of the other."""
+    if x[:1] != y[:1] and x[-1:] != y[-1:] and len(x) + len(y) > 4:
+        return False
     if x[:3] != y[:3] and x[-3:] != y[-3:] and not _near(x, y):
         return False
     shorter, longer = sorted((x, y), key=len)

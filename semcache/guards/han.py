@@ -14,6 +14,7 @@ from semcache.guards.comparison import shared_beginning
 
 _PERSON: Final = re.compile("(?:[我咱你他她]们|[我俺咱你您他她])")
 _SAME: Final = {"我们": "我", "咱们": "我", "咱": "我", "俺": "我", "您": "你", "你们": "你"}
+_PARTICLES: Final = frozenset("的呢啊呀吧哦哈嘛")
 _FILLERS: Final = re.compile(r"[\s\W]|[的呢啊呀吧哦哈嘛]")
 _COMPARED: Final = re.compile("(?<![对相好百])比(?![较如例赛方特])")
 _RELATED: Final = re.compile(r"^(.{1,10}?)(?:是不是|是否是|是)(.{1,10}?)的(.{1,10})$")
@@ -33,6 +34,12 @@ _CALLED: Final = tuple(
         rf"^(?:通知|私信|呼叫|语音通话|视频通话)({_WHOM})(?:[，：:,]|{_END})",
     )
 )
+
+
+def _bare(text: str) -> str:
+    """Return a text without marks, spaces and particles."""
+    text = text.rstrip("?!.")
+    return text if text.isalnum() and _PARTICLES.isdisjoint(text) else _FILLERS.sub("", text)
 
 
 def compared(a: str, b: str) -> tuple[str, str] | None:
@@ -59,7 +66,7 @@ def related(a: str, b: str) -> tuple[str, str] | None:
 
 def persons(a: str, b: str) -> tuple[str, str] | None:
     """Return who is spoken of in each, in order, where the texts are the same but for that: 你讨厌我, 我讨厌你."""
-    a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
+    a, b = _bare(a), _bare(b)
     mine = [_SAME.get(person, person) for person in _PERSON.findall(a)]
     theirs = [_SAME.get(person, person) for person in _PERSON.findall(b)]
     if len(mine) != len(theirs) or mine == theirs or _PERSON.sub("_", a) != _PERSON.sub("_", b):
@@ -166,7 +173,7 @@ def _branded(x: str, y: str) -> bool:
 
 def turned(a: str, b: str) -> tuple[str, str] | None:
     """Return the characters by which two texts differ at one place: 涨停, 跌停."""
-    a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
+    a, b = _bare(a), _bare(b)
     start = shared_beginning(a, b)
     end = shared_beginning(a[start:][::-1], b[start:][::-1])
     x, y = a[start : len(a) - end], b[start : len(b) - end]
@@ -179,7 +186,7 @@ def inserted(a: str, b: str) -> str:
 
     A 不 between two equal characters (能不能) only asks.
     """
-    a, b = _FILLERS.sub("", a), _FILLERS.sub("", b)
+    a, b = _bare(a), _bare(b)
     longer, shorter = (a, b) if len(a) > len(b) else (b, a)
     size = len(longer) - len(shorter)
     start = shared_beginning(longer, shorter)

@@ -222,6 +222,7 @@ def degree_base(word: str) -> str:
     return word
 
 
+@lru_cache(maxsize=50_000)
 def rarity(word: str) -> float:
     """Return how much an English word tells, in [0, 1]: 0 for the commonest, 1 for unknown ones."""
     rank = _english()[0].get(word)

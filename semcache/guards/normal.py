@@ -53,9 +53,9 @@ _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff"
 _LETTER: Final = rf"[^\W\d_{_CJK}]"
 _LATIN: Final = rf"[^\W{_CJK}]"  # what a name is made of: 如何在Ubuntu上安装Node.js has two
 _TOKEN: Final = re.compile(
-    rf"""
+    rf"""\s*(?:
     (?P<plain>[A-Za-z]+(?=[\s?!,;]|$))
-  | (?P<code>`+[^`\n]+`+)
+  | (?P<code>(?<!`)`+[^`\n]+`+)
   | (?P<url>https?://[^\s{_CJK}]+|[\w.+-]+@[\w-]+\.[\w.]+)
   | (?P<acronym>(?<![\w.])(?:[A-Za-z]\.){{2,}}(?:[A-Za-z]\b)?)
   | (?P<sharp>(?<!\w)[A-Za-z]{{1,2}}(?:\+\+|\#)(?!\w))
@@ -69,16 +69,15 @@ _TOKEN: Final = re.compile(
   | (?P<zhnumber>\d+(?:\.\d+)?[百千万亿]+)
   | (?P<number>\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?)
   | (?P<word>{_LETTER}+(?:'{_LETTER}+)*'?)
-  | (?P<han>(?:(?!百分之\d)[{_HAN}])+)
+  | (?P<han>(?:[\u3400-\u767d\u767f-\u9fff]+|百(?!分之\d))+)
   | (?P<kana>[\u3040-\u30ff]+)
   | (?P<operator>[=!<>]=+|=>|->|<-|&&|\|\||\+\+|--|::|\*\*|\*{{3,}}|<<|>>|//|\?\?=)
   | (?P<stop>[.,;:!?'"…，；：！？]+|(?!(?<=\s[A-Za-z]\s)-\s[A-Za-z]\b)(?:(?<=\s)(?<!\d\s)-+(?=\s)|(?<=\s)-+(?=\s\D)))
-  | (?P<symbol>\S)
+  | (?P<symbol>\S))
     """,
     re.VERBOSE,
 )
-_SPACES: Final = re.compile(r"\s+")
-_HAN_GAP: Final = re.compile(rf"(?<=[{_HAN}])\s+(?=[{_HAN}])")
+_HAN_GAP: Final = re.compile(rf"(?<=[{_HAN}]) (?=[{_HAN}])")
 _SHELL_WORDS: Final = re.compile(
     r"""(?:(?:hi|hello|hey|greetings|good\ (?:morning|afternoon|evening)|dear\ \w+|excuse\ me|sorry)(?:\ (?:there|all|everyone|guys|folks|team))?\b[\s,.!:;-]+
         |(?:please|kindly|thanks|thank\ you|pls|plz)\b[\s,.!:;-]+
@@ -87,24 +86,31 @@ _SHELL_WORDS: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SHELL_TAIL: Final = re.compile(
-    r"[\s,.!?;:]+(?:(?:please|pls|plz|thanks|thank\ you|thx|many\ thanks|thanks\ in\ advance|cheers)(?:\s(?:so|very)\smuch)?[\s,.!?;:]*)+$",
+    r"(?<![\s,.!?;:])[\s,.!?;:]+(?:(?:please|pls|plz|thanks|thank\ you|thx|many\ thanks|thanks\ in\ advance|cheers)(?:\s(?:so|very)\smuch)?[\s,.!?;:]*)+$",
     re.IGNORECASE,
 )
 _ZH_SHELL: Final = re.compile(
     rf"^(?:(?:{zh.CALLED}|{zh.OPENING}|{zh.SHELL})[\s,，.。!！?？:：~]*)+", re.IGNORECASE
 )
 _ZH_TAIL: Final = re.compile(
-    r"[\s,，.。!！?？]*(?:谢谢|谢谢你|谢谢您|多谢|谢了|感谢|拜托了)[\s,，.。!！?？~]*$"
+    r"(?<![\s,，.。!！?？])[\s,，.。!！?？]*(?:谢谢|谢谢你|谢谢您|多谢|谢了|感谢|拜托了)[\s,，.。!！?？~]*$"
 )
 _ZH_PARTICLE: Final = re.compile(
     r"(?<=..)(?:(?:(?<!哈)哈|[啊呀哦哇诶噢哟嘞])+|(?<=[^你我他她它]{3})呢)[\s。.!！?？~]*$"
 )
+_SHELL_ENDS: Final = ("please", "pls", "plz", "thanks", "thx", "you", "much", "advance", "cheers")
+_LONGEST_END: Final = max(map(len, _SHELL_ENDS))
+_MARKS: Final = " ,.!?;:"
+_BEHIND_WORDS: Final = " ,.!?;"  # marks that are never part of a token behind a word
+_ZH_PARTICLES: Final = tuple("哈啊呀哦哇诶噢哟嘞呢")
+_WORD: Final = re.compile(r"\w")
 _ZH_NUMERAL: Final = re.compile(
     rf"百分之[{numbers.ZH_NUMERAL}]+|{numbers.ZH_DECIMAL}|第?[{numbers.ZH_NUMERAL}]+(?=[年月日号天周岁元块角毛分秒时点度米斤克吨里升倍期次遍楼层集级人乘加减除等折丈尺]|小时|个[月小星礼半多]|星期|礼拜|公里|公斤|千米|厘米|美元|美金|欧元|英镑|日元|万|亿|百|千)"
     rf"|(?<=[以加减乘除于])[{numbers.ZH_NUMERAL}]+"
     rf"|[二两三四五六七八九十百千][{numbers.ZH_NUMERAL}]*(?=[个只张本条章位件块份家部台颗杯瓶碗双套辆箱粒片首页句门道座间场])"
     rf"|第[{numbers.ZH_NUMERAL}]+|[{numbers.ZH_NUMERAL}]{{2,}}"
 )
+_ZH_NUMERALS: Final = frozenset(numbers.ZH_NUMERAL)
 _ZH_WORDS_WITH_NUMERALS: Final = words(
     "一一 万一 千万 一百 十分 三千 二百 四千 一千 百万 万万 一二 千百 三三 亿万 百千 二百五 三七 四六 十全 万亿"
 ) - words("一百 三千 二百 四千 一千 百万 万亿")
@@ -125,25 +131,42 @@ _KEEP_BRACKETS: Final = re.compile(r"[(\[{][^\w\s]*[)\]}]|\w[(\[]")
 def clean(text: str) -> str:
     """Unify width, white space, quotes, dashes and invisible characters; case and words stay."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text.translate(_TRANSLATE)).translate(_TRANSLATE)
-        text = _HAN_GAP.sub("", text)
-    return _SPACES.sub(" ", text).strip()
+        unified = text.translate(_TRANSLATE)
+        text = unicodedata.normalize("NFKC", unified)
+        text = text if text == unified else text.translate(_TRANSLATE)
+        return _HAN_GAP.sub("", " ".join(text.split()))
+    return " ".join(text.split())
 
 
 def strip_shells(text: str) -> str:
-    """Drop greetings and politeness around a prompt, unless nothing else is left."""
-    found = _SHELL_WORDS.match(text.lstrip())
-    inner = text.lstrip()[found.end() :] if found else text
-    inner = _SHELL_TAIL.sub("", inner)
+    """Drop greetings and politeness around a cleaned prompt, unless nothing else is left."""
+    found = _SHELL_WORDS.match(text)
+    inner = text[found.end() :] if found else text
+    if inner.rstrip(_MARKS)[-_LONGEST_END:].lower().endswith(_SHELL_ENDS):
+        inner = _SHELL_TAIL.sub("", inner)
     if not inner.isascii():
-        inner = _ZH_PARTICLE.sub("", _ZH_TAIL.sub("", _ZH_SHELL.sub("", inner.lstrip())))
-    return inner if re.search(r"\w", inner) else text
+        inner = _ZH_SHELL.sub("", inner)
+        if "谢" in inner or "拜托" in inner:
+            inner = _ZH_TAIL.sub("", inner)
+        if inner.rstrip(" 。.!！?？~").endswith(_ZH_PARTICLES):
+            inner = _ZH_PARTICLE.sub("", inner)
+    return inner if _WORD.search(inner) else text
 
 
 def tokenize(text: str) -> list[Token]:
     """Cut a cleaned text without shells into normal tokens."""
-    plain = _plain_tokens(text)
-    return _join(plain)
+    return _bare_words(text) or _join(_plain_tokens(text))
+
+
+def _bare_words(text: str) -> list[Token]:
+    """Cut a text of nothing but ASCII words of which none is joined to others; return nothing for all others."""
+    bare = text.rstrip(_BEHIND_WORDS)
+    if not bare.isascii() or not bare.replace(" ", "").isalpha():
+        return []
+    words = bare.lower().split(" ")
+    if not _NOT_BARE.isdisjoint(words) or len(words) > MAX_TOKENS:
+        return []
+    return [Token(word, "w", raw) for word, raw in zip(words, bare.split(" "), strict=True)]
 
 
 def normal_form(text: str) -> str:
@@ -155,8 +178,7 @@ def _plain_tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
     add = tokens.append
     for found in _TOKEN.finditer(text):
-        group = found.lastgroup
-        raw = found[0]
+        group, raw = found.lastgroup, found[found.lastindex or 0]
         if group == "plain":  # a word, found without trying the other forms
             word = raw.lower()
             if word in en.CONTRACTIONS:
@@ -254,6 +276,8 @@ def _han(run: str) -> list[Token]:
     """Cut a run of Chinese into words and numbers."""
     from semcache.guards.lexicon import cut
 
+    if _ZH_NUMERALS.isdisjoint(run):
+        return [Token(word, "h", word) for word in cut(run)]
     tokens: list[Token] = []
     position = 0
     for found in _ZH_NUMERAL.finditer(run):
@@ -292,15 +316,31 @@ def _zh_number(text: str) -> list[Token] | None:
     return None if value is None else [Token(numbers.show(value), "n", text, value)]
 
 
+_JOINED: Final = (  # words that may be part of a number, sum, date or contraction
+    _CLIPPED | {"per", *en.ONES, *en.TENS, *en.ORDINALS, *en.DECADES, *en.MONTHS, *en.CURRENCIES}
+)
+_NOT_BARE: Final = _JOINED | en.CONTRACTIONS.keys()
+
+
 def _join(tokens: list[Token]) -> list[Token]:
     """Join what belongs together: number words, scales, units, money, times and dates."""
     words = [t.text for t in tokens]
+    kinds = {t.kind for t in tokens}
+    if (
+        kinds.isdisjoint("nto")
+        and _JOINED.isdisjoint(words)
+        and not ("h" in kinds and any(w[0] == "几" for w in words))
+    ):
+        return tokens
     out: list[Token] = []
     i, size = 0, len(tokens)
     while i < size:
         token = tokens[i]
         kind = token.kind
-        if kind == "w":
+        if kind == "w" and words[i] not in _JOINED:
+            out.append(token)
+            i += 1
+        elif kind == "w":
             i = _join_word(tokens, words, i, out)
         elif kind == "n":
             i = _join_number(tokens, words, i, out)

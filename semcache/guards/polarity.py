@@ -37,16 +37,24 @@ _AUXILIARIES: Final = _BE | words(
 )
 
 
+_CONTRASTED: Final = frozenset(word for pair in en.CONTRASTS | en.KEPT_OR_NOT for word in pair)
+
+
 def opposites(c: Comparison) -> list[tuple[str, str]]:
     """Return pairs of opposites of which each text has one and lacks the other, each word used once."""
     found: list[tuple[str, str]] = []
     chinese = c.a.language == "zh"
+    ones, others = (
+        side if chinese else [i for i in side if _may_be_opposed(text.words[i])]
+        for text, side in ((c.a, c.only_a), (c.b, c.only_b))
+    )
+    opposite = _opposite_han if chinese else _opposite
     used: set[int] = set()
-    for i in c.only_a:
-        for j in c.only_b:
+    for i in ones:
+        for j in others:
             if (
                 j not in used
-                and _opposite(c, i, j, chinese)
+                and opposite(c, i, j)
                 and not _hedged(c, i, j)
                 and not _converse(c, i, j)
                 and not _ends_of_one_route(c, i, j)
@@ -57,16 +65,19 @@ def opposites(c: Comparison) -> list[tuple[str, str]]:
     return found
 
 
-def _opposite(c: Comparison, i: int, j: int, chinese: bool) -> bool:
+def _may_be_opposed(word: str) -> bool:
+    return word not in en.FUNCTION or word in _CONTRASTED
+
+
+def _opposite(c: Comparison, i: int, j: int) -> bool:
     x, y = c.a.words[i], c.b.words[j]
-    if chinese:
-        return _opposite_han(x, y) or (c.a.keys[i], c.b.keys[j]) in zh.CONTRASTS
     if (c.a.keys[i], c.b.keys[j]) in en.KEPT_OR_NOT and _object(c.a, i) == _object(c.b, j) != "":
         return True
     if x in en.FUNCTION or y in en.FUNCTION:
         opposite = (x, y) in en.CONTRASTS
     else:
-        opposite = lexicon.antonyms(x, y) or lexicon.antonyms(c.a.keys[i], c.b.keys[j])
+        key, other = c.a.keys[i], c.b.keys[j]
+        opposite = lexicon.antonyms(x, y) or ((key != x or other != y) and lexicon.antonyms(key, other))
     if not opposite or _sided(c, i, j):
         return opposite
     if (x, y) in en.WEAK_CONTRASTS:
@@ -152,8 +163,9 @@ def _sided(c: Comparison, i: int, j: int) -> bool:
     )
 
 
-def _opposite_han(x: str, y: str) -> bool:
-    if (x, y) in zh.CONTRASTS:
+def _opposite_han(c: Comparison, i: int, j: int) -> bool:
+    x, y = c.a.words[i], c.b.words[j]
+    if (x, y) in zh.CONTRASTS or (c.a.keys[i], c.b.keys[j]) in zh.CONTRASTS:
         return True
     if len(x) < 2 or len(y) < 2 or (x[0] not in y and x[-1] not in y):
         return False

@@ -81,12 +81,12 @@ def _in_part(clock: str, part: str) -> bool:
 
 def _typed(name: str, classes: frozenset[str]) -> Guard:
     def guard(c: Comparison) -> Verdict:
-        if c.left_a and c.left_b:
+        mine, theirs = not classes.isdisjoint(c.a.kinds), not classes.isdisjoint(c.b.kinds)
+        if mine and theirs and c.left_a and c.left_b:
             left, right = _unmatched(c, classes)
             if left and right:
                 return refuse(f"{show(left)} against {show(right)}")
-        named = not classes.isdisjoint(c.a.kinds) or not classes.isdisjoint(c.b.kinds)
-        return PASS if named else NOT_APPLICABLE
+        return PASS if mine or theirs else NOT_APPLICABLE
 
     guard.__name__ = guard.__qualname__ = name
     guard.__doc__ = f"Refuse if both texts name a {name} and they differ."
@@ -95,6 +95,8 @@ def _typed(name: str, classes: frozenset[str]) -> Guard:
 
 def number(c: Comparison) -> Verdict:
     """Refuse if both texts have numbers, ordinals or years and they differ, or count other things."""
+    if _NUMERIC.isdisjoint(c.a.kinds) and _NUMERIC.isdisjoint(c.b.kinds):
+        return NOT_APPLICABLE
     left, right = _unmatched(c, _NUMERIC)
     if left and right:
         left, right = _but_articles(left, c.b), _but_articles(right, c.a)
@@ -248,12 +250,14 @@ def place(c: Comparison) -> Verdict:
     """Refuse if both texts name a place that the other doesn't."""
     if c.a.language == c.b.language == "zh" and han.inserted(c.a.plain, c.b.plain) in _SIDES:
         return refuse("only one of them names a side of a place")
-    left = [c.a.keys[i] for i in c.left_a if c.a.classes[i] == an.PLACE]
-    right = [c.b.keys[i] for i in c.left_b if c.b.classes[i] == an.PLACE]
-    match_places(left, right)
-    if left and right:
-        return refuse(f"{show(left)} against {show(right)}")
-    return PASS if an.PLACE in c.a.kinds or an.PLACE in c.b.kinds else NOT_APPLICABLE
+    mine, theirs = an.PLACE in c.a.kinds, an.PLACE in c.b.kinds
+    if mine and theirs:
+        left = [c.a.keys[i] for i in c.left_a if c.a.classes[i] == an.PLACE]
+        right = [c.b.keys[i] for i in c.left_b if c.b.classes[i] == an.PLACE]
+        match_places(left, right)
+        if left and right:
+            return refuse(f"{show(left)} against {show(right)}")
+    return PASS if mine or theirs else NOT_APPLICABLE
 
 
 _date = _typed("date", frozenset((an.DATE,)))
@@ -291,6 +295,8 @@ def code(c: Comparison) -> Verdict:
         if left and right:
             return refuse(f"{show(left)} against {show(right)}")
     if verdict.verdict == "refuse" or c.overlap < NEAR:
+        return verdict
+    if an.SYMBOL not in c.a.kinds or an.SYMBOL not in c.b.kinds:
         return verdict
     left = [
         c.a.words[i] for i in c.left_a if c.a.classes[i] == an.SYMBOL and _OPERATOR.issuperset(c.a.words[i])

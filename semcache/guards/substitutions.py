@@ -100,12 +100,10 @@ def _things(c: Comparison) -> tuple[range, range] | None:
     if found is None or max(len(found[0]), len(found[1])) > LONGEST:
         return None
     side_a, side_b = found
-    telling_a, telling_b = _telling(c.a, side_a, c.left_a), _telling(c.b, side_b, c.left_b)
-    if (
-        not telling_a
-        or not telling_b
-        or any(_stands_for(c.a, i, c.b, j) for i in telling_a for j in telling_b)
-    ):
+    telling_a = _telling(c.a, side_a, c.left_a)
+    telling_b = _telling(c.b, side_b, c.left_b) if telling_a else []
+    # what is left over on both sides isn't alike
+    if not telling_b or any(_related(c.a, i, c.b, j) for i in telling_a for j in telling_b):
         return None
     if max(_reworded_words(c.a, c.only_a, side_a), _reworded_words(c.b, c.only_b, side_b)) > 1:
         return None
@@ -126,10 +124,11 @@ def _reworded_words(x: Analysis, only: tuple[int, ...], side: range) -> int:
 def _telling(x: Analysis, side: range, left: tuple[int, ...]) -> list[int]:
     """Return the words of a span that count, none unless each is content that the other text lacks."""
     counted = [i for i in side if x.words[i] not in _LIGHT]
-    told = all(
-        x.classes[i] == an.CONTENT and x.weights[i] >= LEAST_WEIGHT["en"] and i in left for i in counted
-    )
-    return counted if told else []
+    least = LEAST_WEIGHT["en"]
+    for i in counted:
+        if x.classes[i] != an.CONTENT or x.weights[i] < least or i not in left:
+            return []
+    return counted
 
 
 def _ends_as_noun(x: Analysis, side: range) -> bool:
@@ -158,11 +157,11 @@ def _related(x: Analysis, i: int, y: Analysis, j: int) -> bool:
     if x.language != "en" or y.language != "en" or x.classes[i] in _NAMED or y.classes[j] in _NAMED:
         return False
     ones, others = _forms(x, i), _forms(y, j)
-    if any(lexicon.antonyms(one, other) for one in ones for other in others):
-        return False
-    return (not en.PRAISE.isdisjoint(ones) and not en.PRAISE.isdisjoint(others)) or any(
+    if (en.PRAISE.isdisjoint(ones) or en.PRAISE.isdisjoint(others)) and not any(
         lexicon.related(one, other) for one in ones for other in others
-    )
+    ):
+        return False
+    return not any(lexicon.antonyms(one, other) for one in ones for other in others)
 
 
 def _forms(x: Analysis, i: int) -> set[str]:

@@ -20,6 +20,7 @@ from semcache.guards.unlisted import two_names
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
 LEAST_WEIGHT: Final = 0.42  # of an English word that tells something
+_NAMES: Final = frozenset((an.NAME, an.PLACE))
 _DEGREES: Final = words("good best better only new old bad worst great")
 
 
@@ -27,21 +28,24 @@ def name(c: Comparison) -> Verdict:
     """Refuse if each text has a name, or a word written as one, that the other lacks."""
     if "de" in (c.a.language, c.b.language):  # where every noun is capitalised
         return NOT_APPLICABLE
-    left = [c.a.keys[i] for i in c.left_a if c.a.classes[i] in (an.NAME, an.PLACE)]
-    right = [c.b.keys[i] for i in c.left_b if c.b.classes[i] in (an.NAME, an.PLACE)]
-    match_places(left, right)
     if c.a.language == c.b.language == "zh":
         brands = han.brands(c.a.plain, c.b.plain)
         if brands is not None:
             return refuse(f"{brands[0]} against {brands[1]}")
-    left = [word for word in left if not _initials(word, c.b)]
-    right = [word for word in right if not _initials(word, c.a)]
-    if left and right and (an.NAME in c.a.kinds or an.NAME in c.b.kinds):
-        return refuse(f"{show(left)} against {show(right)}")
+    named = an.NAME in c.a.kinds or an.NAME in c.b.kinds
+    if named:
+        left = [c.a.keys[i] for i in c.left_a if c.a.classes[i] in _NAMES]
+        right = [c.b.keys[i] for i in c.left_b if c.b.classes[i] in _NAMES]
+        if left and right:
+            match_places(left, right)
+            left = [word for word in left if not _initials(word, c.b)]
+            right = [word for word in right if not _initials(word, c.a)]
+            if left and right:
+                return refuse(f"{show(left)} against {show(right)}")
     unlisted = two_names(c)
     if unlisted is not None:
         return refuse(f"{unlisted[0]!r} against {unlisted[1]!r}")
-    return PASS if an.NAME in c.a.kinds or an.NAME in c.b.kinds else NOT_APPLICABLE
+    return PASS if named else NOT_APPLICABLE
 
 
 def _initials(word: str, text: Analysis) -> bool:

@@ -99,6 +99,8 @@ def room(size: int | None) -> float:
 
 def anchors(c: Comparison) -> float:
     """Return the share of shared weight that is numbers, dates, places, names and code, in [0, 1]."""
+    if ANCHORS.isdisjoint(c.a.kinds):
+        return 0.0
     shared = typed = 0.0
     missing = set(c.only_a)
     for i, weight in enumerate(c.a.weights):
