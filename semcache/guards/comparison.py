@@ -217,11 +217,10 @@ def _alike_han(x: str, y: str) -> bool:
         return (
             (x in y or y in x) and len(x) + len(y) > 2 and (x, y) not in zh.CONTRASTS and not _negates(x, y)
         )
-    shared = 0
-    for c in x:
-        shared += c in y
+    shared = sum([c in y for c in x])
     if not shared or (x, y) in zh.CONTRASTS:
         return False
+    shared = max(shared, sum([c in x for c in y]))  # a character may be repeated
     if len(x) == len(y) == 2 and x[0] != y[0]:  # a common last character is a kind: 火车, 汽车
         return x == y[::-1]
     return 2 * shared >= max(len(x), len(y)) and not _contrast_inside(x, y)

@@ -43,7 +43,7 @@ _CONTRASTED: Final = frozenset(word for pair in en.CONTRASTS | en.KEPT_OR_NOT fo
 def opposites(c: Comparison) -> list[tuple[str, str]]:
     """Return pairs of opposites of which each text has one and lacks the other, each word used once."""
     found: list[tuple[str, str]] = []
-    chinese = c.a.language == "zh"
+    chinese = "zh" in (c.a.language, c.b.language)
     ones, others = (
         side if chinese else [i for i in side if _may_be_opposed(text.words[i])]
         for text, side in ((c.a, c.only_a), (c.b, c.only_b))

@@ -8,10 +8,10 @@ also hangs on their small words. Rivals and the size of the scope count apart fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from semcache.guards.analysis import NAME, TYPED
+from semcache.guards.analysis import NAME, TYPED, Analysis
 from semcache.guards.comparison import Comparison
 
 ANCHORS = frozenset((*TYPED, NAME))
@@ -98,24 +98,40 @@ def room(size: int | None) -> float:
 
 
 def anchors(c: Comparison) -> float:
-    """Return the share of shared weight that is numbers, dates, places, names and code, in [0, 1]."""
-    if ANCHORS.isdisjoint(c.a.kinds):
+    """Return the share of shared weight, in both texts, that is numbers, dates, places, names and code, in [0, 1]."""
+    if ANCHORS.isdisjoint(c.a.kinds) and ANCHORS.isdisjoint(c.b.kinds):
         return 0.0
+    (shared_a, typed_a), (shared_b, typed_b) = _shared(c.a, c.only_a), _shared(c.b, c.only_b)
+    shared = shared_a + shared_b
+    return (typed_a + typed_b) / shared if shared else 0.0
+
+
+def _shared(text: Analysis, only: Sequence[int]) -> tuple[float, float]:
+    """Return the weight of what stands in the other text too, and of that the weight that anchors have."""
     shared = typed = 0.0
-    missing = set(c.only_a)
-    for i, weight in enumerate(c.a.weights):
+    missing = set(only)
+    for i, weight in enumerate(text.weights):
         if weight > 0 and i not in missing:
             shared += weight
-            if c.a.classes[i] in ANCHORS:
+            if text.classes[i] in ANCHORS:
                 typed += weight
-    return typed / shared if shared else 0.0
+    return shared, typed
 
 
 def descents(c: Comparison) -> float:
-    """Return the share of neighbouring shared words that come in another order, in [0, 1]."""
-    place = {key: j for j, (key, weight) in enumerate(zip(c.b.keys, c.b.weights, strict=True)) if weight > 0}
+    """Return the share of neighbouring shared words of either text that come in another order in the other one, in [0, 1]."""
+    place_a, place_b = _places(c.a), _places(c.b)
+    return (_descents(c.a, place_b) + _descents(c.b, place_a)) / 2
+
+
+def _places(text: Analysis) -> dict[str, int]:
+    """Return where each word that tells stands, the last time."""
+    return {key: i for i, (key, weight) in enumerate(zip(text.keys, text.weights, strict=True)) if weight > 0}
+
+
+def _descents(text: Analysis, place: Mapping[str, int]) -> float:
     found = [
-        place[key] for key, weight in zip(c.a.keys, c.a.weights, strict=True) if weight > 0 and key in place
+        place[key] for key, weight in zip(text.keys, text.weights, strict=True) if weight > 0 and key in place
     ]
     if len(found) < 2:
         return 0.0

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from semcache.errors import ConfigurationError
-from semcache.guards import analyse
+from semcache.guards import analyse, compare
 from semcache.protocols import Matcher
 from semcache.reasons import MISS_REASONS
 from semcache.verify import CalibratedMatcher, Calibration, ThresholdMatcher, calibration_for
-from semcache.verify.features import LARGEST, NEUTRAL, REACH, SMALLEST, crowding, room
+from semcache.verify.features import LARGEST, NEUTRAL, REACH, SMALLEST, crowding, features, room
 
 USE = CalibratedMatcher(calibration_for("use-multilingual-3"))
 ENGLISH = CalibratedMatcher(calibration_for("semcache-encoder-en"))
@@ -57,6 +58,22 @@ def test_a_judgement_is_symmetric_deterministic_and_has_a_known_reason(
     assert (there.reason is None) == (back.reason is None)
     assert there == matcher.judge(a, b, similarity)
     assert there.reason is None or there.reason in MISS_REASONS
+
+
+@settings(max_examples=300, deadline=None)
+@given(words=st.lists(WORDS, max_size=8), other=st.lists(WORDS, max_size=8), shuffled=st.randoms())
+@example(words=["before", "london", "5", "before"], other=["i", "before", "to", "5"], shuffled=Random(0))
+@example(words=["i", "John"], other=["John"], shuffled=Random(0))
+@example(words=["怎么", "quoted"], other=["怎么", "reset"], shuffled=Random(0))
+def test_what_a_probability_is_made_of_is_the_same_either_way(
+    words: list[str], other: list[str], shuffled: Random
+) -> None:
+    moved = [*words, *other[:1]]
+    shuffled.shuffle(moved)
+    for pair in ((words, other), (words, moved)):
+        a, b = (analyse(" ".join(text)) for text in pair)
+
+        assert features(compare(a, b), 0.9, (0.8,)) == pytest.approx(features(compare(b, a), 0.9, (0.8,)))
 
 
 @settings(max_examples=200, deadline=None)
