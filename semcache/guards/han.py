@@ -119,7 +119,7 @@ _SUNDAY: Final = str.maketrans("天", "日")
 def days(a: str, b: str) -> tuple[str, str] | None:
     """Return the weekdays, or months by their Chinese names, of each text where both have some and not the same: 下周一, 下周三."""
     for pattern in (_DAY, _MONTH):
-        if not pattern.search(a):
+        if (pattern is _MONTH and "月" not in a) or not pattern.search(a):
             continue
         mine, theirs = (sorted(set("".join(pattern.findall(text)).translate(_SUNDAY))) for text in (a, b))
         if mine and theirs and mine != theirs and len(pattern.findall(a)) == len(pattern.findall(b)):

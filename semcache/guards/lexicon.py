@@ -229,6 +229,7 @@ def rarity(word: str) -> float:
     return 1.0 if rank is None else min(1.0, max(0.0, (rank - 38) / 37))
 
 
+@lru_cache(maxsize=50_000)
 def chinese_rarity(word: str) -> float:
     """Return how much a Chinese word tells, in [0, 1]; a single character counts as fairly common."""
     rank = _chinese().get(word)

@@ -46,8 +46,9 @@ st louis|saint louis""".splitlines()
 
 def _unmatched(c: Comparison, classes: frozenset[str]) -> tuple[list[str], list[str]]:
     """Return words of these classes that the other side lacks, without pairs that can be meant alike."""
-    left = [c.a.words[i] for i in c.left_a if c.a.classes[i] in classes]
-    right = [c.b.words[i] for i in c.left_b if c.b.classes[i] in classes]
+    a, b = c.a, c.b
+    left = [a.words[i] for i in c.left_a if a.classes[i] in classes]
+    right = [b.words[i] for i in c.left_b if b.classes[i] in classes]
     if left and right:
         for one in left[:]:
             other = next((w for w in right if _meant_alike(one, w)), None)
