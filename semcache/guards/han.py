@@ -7,6 +7,7 @@ prompts without their shells and returns what they are at odds about, or None.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -157,12 +158,20 @@ def latin(a: str, b: str) -> tuple[str, str] | None:
     left, right = sorted(mine - theirs), sorted(theirs - mine)
     if not left or not right:
         return None
-    if all(any(_branded(x, y) for y in right) for x in left):
+    if _all_meet(left, right, _branded):
         return None
-    inside = all(any(x in y or y in x for y in right) for x in left)
-    if inside and _FILLERS.sub("", _LATIN.sub("_", a)) != _FILLERS.sub("", _LATIN.sub("_", b)):
+    if _all_meet(left, right, lambda x, y: x in y or y in x) and _FILLERS.sub(
+        "", _LATIN.sub("_", a)
+    ) != _FILLERS.sub("", _LATIN.sub("_", b)):
         return None
     return " ".join(left), " ".join(right)
+
+
+def _all_meet(left: list[str], right: list[str], meets: Callable[[str, str], bool]) -> bool:
+    """Tell whether each word of both sides meets one of the other side."""
+    return all(any(meets(x, y) for y in right) for x in left) and all(
+        any(meets(x, y) for x in left) for y in right
+    )
 
 
 def _branded(x: str, y: str) -> bool:

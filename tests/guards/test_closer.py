@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from semcache.guards import GUARDS, analyse, compare
+from semcache.guards import GUARDS, analyse, compare, han
 from semcache.verify import CalibratedMatcher, calibration_for
 
 MATCHER = CalibratedMatcher(calibration_for("use-multilingual-3"))
@@ -151,3 +153,16 @@ def test_much_code_is_compared_at_once(text: str) -> None:
     c = compare(analyse(text + "one_1"), analyse(text + "One_2 `c`"))
 
     assert all(rule(c).verdict for _, rule in GUARDS)
+
+
+LATIN_WORDS = st.lists(
+    st.sampled_from(["nova", "nova5", "nova5pro", "watch", "pro", "a7", "手机", "的", "怎么", "开机", "sim"]),
+    max_size=6,
+).map(" ".join)
+
+
+@given(a=LATIN_WORDS, b=LATIN_WORDS)
+def test_words_in_latin_letters_are_told_apart_whichever_text_comes_first(a: str, b: str) -> None:
+    there, back = han.latin(a, b), han.latin(b, a)
+
+    assert there == (back and back[::-1])
