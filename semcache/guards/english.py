@@ -66,6 +66,7 @@ CARRIERS: Final = words("""
 """Verbs and nouns that frame a request."""
 
 ARTICLES: Final = words("a an the")
+POSSESSIVES: Final = words("my your our his her its their")
 
 QUESTION: Final = _classes(
     """

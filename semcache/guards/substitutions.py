@@ -8,6 +8,7 @@ opposites and what is typed (numbers, dates, places), which have guards of their
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 from semcache.guards import analysis as an
@@ -51,8 +52,8 @@ def _between(
     a: Analysis, b: Analysis, skipped: frozenset[str], same: Callable[[int, int], bool]
 ) -> tuple[range, range] | None:
     """Return the spans between what two texts begin and end with alike, None if either is empty."""
-    x = [i for i, word in enumerate(a.words) if word not in skipped]
-    y = [j for j, word in enumerate(b.words) if word not in skipped]
+    x = _without_owners([i for i, word in enumerate(a.words) if word not in skipped], a, b)
+    y = _without_owners([j for j, word in enumerate(b.words) if word not in skipped], b, a)
     start, most = 0, min(len(x), len(y))
     while start < most and same(x[start], y[start]):
         start += 1
@@ -63,6 +64,20 @@ def _between(
     if not mid_a or not mid_b:
         return None
     return range(mid_a[0], mid_a[-1] + 1), range(mid_b[0], mid_b[-1] + 1)
+
+
+def _without_owners(places: list[int], x: Analysis, y: Analysis) -> list[int]:
+    """Leave out a "my" or "their" between two words that stand side by side in the other text: organize (my) photos."""
+    if en.POSSESSIVES.isdisjoint(x.words):
+        return places
+    beside = set(pairwise(y.keys))
+    return [
+        i
+        for n, i in enumerate(places)
+        if x.words[i] not in en.POSSESSIVES
+        or not 0 < n < len(places) - 1
+        or (x.keys[places[n - 1]], x.keys[places[n + 1]]) not in beside
+    ]
 
 
 def substitution(c: Comparison) -> Verdict:

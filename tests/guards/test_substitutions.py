@@ -11,6 +11,9 @@ from semcache.guards import english as en
 from semcache.guards.substitutions import substitution
 
 OTHER_THING = [
+    # whose it is said in one of them only
+    ("group my receipts by shop", "group receipts by the month they were paid in"),
+    ("Which oil is good for my hinges?", "Which grease is good for hinges?"),
     # one word in another's place, and nothing else or only small words around it
     ("how do I knit a scarf for a child", "how do I crochet a scarf for a child"),
     ("where can I rent a ladder", "where do you borrow a ladder"),
@@ -37,6 +40,7 @@ OTHER_THING = [
     ("is it healthier to eat less than this", "is it unhealthier to eat more of this"),
 ]
 OTHER_WORDS = [
+    ("How do I teach my parrot to whistle?", "How do I teach a parrot to whistle?"),
     # near synonyms, what is more general, derived words
     ("how do I develop a mobile game", "how do I create a mobile game"),
     ("is this mushroom poisonous", "is this mushroom toxic"),
