@@ -135,6 +135,7 @@ def decide(
     stale_allowed: float,
     judge: Judge | None,
     every: bool = False,
+    beside: Sequence[float] = (),
 ) -> list[Verdict]:
     """Judge candidates in order until one may be served, and those that come nearly as near as that one.
 
@@ -147,6 +148,7 @@ def decide(
         stale_allowed: Seconds past the ttl for which an entry may still be served.
         judge: Judges the wording of semantic candidates; None where all candidates are exact.
         every: Judge all, also after one passed (for explain).
+        beside: Similarities of candidates that were judged before; they aren't judged again, but stay rivals.
 
     Returns:
         One verdict per candidate judged; `winner` tells which of them is to be served.
@@ -159,6 +161,7 @@ def decide(
         verdict = _why_dead(request, scope, candidate, clock, generations[position], blocked, stale_allowed)
         if verdict.reason is None and judge is not None:
             rivals = [rival.similarity for place, rival in enumerate(candidates) if place != position]
+            rivals += beside
             judgement = judge(candidate, rivals)
             verdict = Verdict(
                 candidate,

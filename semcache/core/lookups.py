@@ -367,7 +367,7 @@ class Lookups(Rows):
             judged = decide(
                 asked, identity.scope, candidates, clock, generations=names, blocked=identity.blocked,
                 stale_allowed=self._stale_allowed(look.request), judge=self._judge(look, identity),
-                every=look.report is not None,
+                every=look.report is not None, beside=[v.candidate.similarity for v in verdicts],
             )  # fmt: skip
             passed = winner(judged)
             if passed is not None and self.verifier is not None:
@@ -380,6 +380,7 @@ class Lookups(Rows):
                     continue
             verdicts += judged
             break
+        verdicts.sort(key=lambda verdict: verdict.candidate.similarity, reverse=True)
         if look.report is not None:
             look.report += verdicts
         if passed is not None:
