@@ -291,6 +291,23 @@ def antonyms(a: str, b: str) -> bool:
 
 
 @lru_cache(maxsize=50_000)
+def neutral(a: str, b: str) -> bool:
+    """Tell whether one of two related words is as much related to an opposite of the other: change, for increase and decrease."""
+    found = _opposites()
+    return any(
+        related(opposite, other) for one, other in ((a, b), (b, a)) for opposite in found.get(lemma(one), ())
+    )
+
+
+@lru_cache(maxsize=1)
+def _opposites() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for a, b in _antonyms():
+        found.setdefault(a, []).append(b)
+    return found
+
+
+@lru_cache(maxsize=50_000)
 def part_of_speech(word: str) -> str:
     """Return letters out of `anrv` (adjective, noun, adverb, verb); empty if unknown."""
     return _english()[2].get(word, "")

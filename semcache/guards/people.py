@@ -18,7 +18,7 @@ _TELL: Final = words(
 _OTHERS: Final = words("he she him her his hers")
 _FORMS: Final = words("am is was are were have has had do does did be been being")
 _LET: Final = words("rent hire lease lend loan")
-_PEOPLE: Final = words("""
+PEOPLE: Final = words("""
     wife husband spouse son daughter toddler baby kid child mother father mom mum dad parent brother sister sibling friend boss manager tenant
     landlord boyfriend girlfriend partner dog cat puppy kitten horse grandmother grandfather grandma grandpa grandson granddaughter uncle aunt
     cousin neighbor neighbour colleague coworker roommate flatmate employee employer niece nephew teenager teacher student client customer
@@ -42,7 +42,7 @@ def _people(text: Analysis) -> frozenset[str]:
     return frozenset(
         text.keys[i + 1]
         for i, word in enumerate(text.words[:-1])
-        if word in _OURS and (text.words[i + 1] in _PEOPLE or text.keys[i + 1] in _PEOPLE)
+        if word in _OURS and (text.words[i + 1] in PEOPLE or text.keys[i + 1] in PEOPLE)
     )
 
 

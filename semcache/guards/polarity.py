@@ -20,6 +20,7 @@ from semcache.guards.routes import route
 from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse
 
 NEAR: Final = 0.8  # least overlap at which one more negation decides
+SHARED: Final = 0.7  # least overlap at which an exception decides
 VERY_NEAR: Final = 0.9  # least overlap at which a weak contrast (and, or) decides
 REACH: Final = 6  # words in which what belongs to a "with" is said
 _ZH_NOT: Final = words("不 没 没有 未 非 无")
@@ -29,6 +30,12 @@ _LESS: Final = words("less least lesser")
 _HOW_MUCH: Final = words("much little many few")
 _SEEK: Final = words("seek get find want need obtain receive")
 _TAKEN_AWAY: Final = words("remove delete erase exclude omit drop discard strip disable revoke withdraw")
+_ALL_OR_ONE: Final = en.pairs("all/both/every one/single")
+_FOR_OR_AGAINST: Final = en.pairs("for against")
+_STANDS: Final = words(
+    "argue argument vote voter speak speech case essay evidence reason campaign lobby rule decide stand petition protest rally debate point bet"
+)  # for something, or against it
+_EXCEPTED: Final = words("except excepting excluding")
 _CONVERSE: Final = en.pairs("learn teach|receive/get send|receive/get give|borrow lend")
 _BE: Final = words("is was are were be been being am get got gets")
 _WHEN: Final = frozenset((an.TIME, an.DAY_PART, an.DATE, an.ORDINAL))
@@ -37,7 +44,9 @@ _AUXILIARIES: Final = _BE | words(
 )
 
 
-_CONTRASTED: Final = frozenset(word for pair in en.CONTRASTS | en.KEPT_OR_NOT for word in pair)
+_CONTRASTED: Final = frozenset(
+    word for pair in en.CONTRASTS | en.KEPT_OR_NOT | _FOR_OR_AGAINST | _ALL_OR_ONE for word in pair
+)
 
 
 def opposites(c: Comparison) -> list[tuple[str, str]]:
@@ -65,6 +74,14 @@ def opposites(c: Comparison) -> list[tuple[str, str]]:
     return found
 
 
+def _said_of_one(c: Comparison, i: int, j: int) -> bool:
+    """Tell whether two words are opposites beside the same word: a speech for it, a speech against it; all pods, one pod."""
+    pair = c.a.words[i], c.b.words[j]
+    if pair in _ALL_OR_ONE:
+        return _neighbour(c.a, i, 1) == _neighbour(c.b, j, 1) != ""
+    return pair in _FOR_OR_AGAINST and i > 0 < j and c.a.keys[i - 1] == c.b.keys[j - 1] in _STANDS
+
+
 def _may_be_opposed(word: str) -> bool:
     return word not in en.FUNCTION or word in _CONTRASTED
 
@@ -74,7 +91,7 @@ def _opposite(c: Comparison, i: int, j: int) -> bool:
     if (c.a.keys[i], c.b.keys[j]) in en.KEPT_OR_NOT and _object(c.a, i) == _object(c.b, j) != "":
         return True
     if x in en.FUNCTION or y in en.FUNCTION:
-        opposite = (x, y) in en.CONTRASTS
+        opposite = (x, y) in en.CONTRASTS or _said_of_one(c, i, j)
     else:
         key, other = c.a.keys[i], c.b.keys[j]
         opposite = lexicon.antonyms(x, y) or ((key != x or other != y) and lexicon.antonyms(key, other))
@@ -261,6 +278,8 @@ def negation(c: Comparison) -> Verdict:
         inserted = han.inserted(c.a.plain, c.b.plain)
         if inserted in _ZH_NOT:
             return refuse(f"only one of them says {inserted!r}")
+    if c.overlap >= SHARED and c.a.negations == c.b.negations and _excepts(c.a) != _excepts(c.b):
+        return refuse("only one of them makes an exception")
     if not c.a.negations and not c.b.negations:
         return NOT_APPLICABLE
     if (c.a.negations - c.b.negations) % 2 == 0 or c.overlap < NEAR or opposites(c):
@@ -271,6 +290,10 @@ def negation(c: Comparison) -> Verdict:
         return PASS
     side = "stored" if c.b.negations > c.a.negations else "asked"
     return refuse(f"only the prompt {side} negates")
+
+
+def _excepts(text: Analysis) -> bool:
+    return not _EXCEPTED.isdisjoint(text.words)
 
 
 _FAILS: Final = words("fail refuse decline neglect")  # to do something

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from semcache.guards import analysis as an
 from semcache.guards import chinese as zh
 from semcache.guards import english as en
-from semcache.guards import han, lexicon, moves, people
+from semcache.guards import han, lexicon, moves, people, turned
 from semcache.guards.analysis import Analysis
 from semcache.guards.comparison import Comparison, shared_beginning
 from semcache.guards.english import words
@@ -59,6 +59,9 @@ def order(c: Comparison) -> Verdict:
         )
         if compared is not None:
             return _changed_places(compared[:1], compared[1:])
+    found = turned.turned(c)
+    if found:
+        return refuse(found)
     if not c.left_a and not c.left_b:
         verdict = _same_words(c)
         if verdict.verdict == "refuse":

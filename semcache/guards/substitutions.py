@@ -21,6 +21,8 @@ from semcache.guards.verdict import NOT_APPLICABLE, PASS, Verdict, refuse, show
 
 LEAST_WEIGHT: Final = {"en": 0.42, "zh": 0.35}  # of each side of a substitution
 HEAVY: Final = 0.6  # weight at which one side alone decides
+LONG_TEXT: Final = 24  # tokens from which what stands between the same words tells, in a copy
+MOST_CHANGED: Final = 0.15  # share of the tokens of a copy that may differ
 LONGEST: Final = 5  # tokens of a replaced span
 _OPEN: Final = frozenset((an.CONTENT, an.NAME, *an.TYPED))
 _NAMED: Final = frozenset((an.NAME, *an.TYPED))
@@ -32,6 +34,14 @@ _LIGHT: Final = words(
     "i we you they one he she it me us my your our their his her its a an the some any all many much most several few"
     " good better best very so really actually do does did is are was were be been can could should would will shall may might must to"
 )
+_AND: Final = words("and or vs versus")
+_TOLD_APART: Final = (
+    words(
+        "infant newborn baby toddler preschooler child kid teenager teen adolescent adult senior puppy kitten dog cat"
+    ),
+    words("lend loan borrow rent lease hire give donate sell"),
+    words("couple family group"),
+)  # ages, deals, companies: related words, yet a toddler needs something else than a child
 _DO: Final = words("do does did")
 _BE: Final = words("is are was were been be")
 _DETERMINERS: Final = words(
@@ -89,11 +99,9 @@ def substitution(c: Comparison) -> Verdict:
         if things is not None:
             return _against(c, *things)
     found = spans(c.a, c.b)
-    if found is None:
-        return PASS
+    if found is None or max(len(found[0]), len(found[1])) > LONGEST:
+        return _in_one_place(c)
     side_a, side_b = found
-    if len(side_a) > LONGEST or len(side_b) > LONGEST:
-        return PASS
     alone_a, alone_b = _alone(c.a, side_a, c.b, side_b), _alone(c.b, side_b, c.a, side_a)
     least = LEAST_WEIGHT["zh" if "zh" in (c.a.language, c.b.language) else "en"]
     if _heaviest(c.a, alone_a) < least or _heaviest(c.b, alone_b) < least:
@@ -101,6 +109,23 @@ def substitution(c: Comparison) -> Verdict:
     if c.a.language == c.b.language == "en" and _reworded(c, side_a, side_b, alone_a, alone_b):
         return PASS
     return _against(c, side_a, side_b)
+
+
+def _in_one_place(c: Comparison) -> Verdict:
+    """Refuse if in a long text and a copy of it one thing stands in the other's place, between the same words."""
+    shorter = min(len(c.a.keys), len(c.b.keys))
+    if shorter < LONG_TEXT or max(len(c.only_a), len(c.only_b)) > MOST_CHANGED * shorter:
+        return PASS
+    places = {}
+    for j in c.left_b:
+        if c.b.classes[j] == an.CONTENT and c.b.weights[j] >= LEAST_WEIGHT["en"]:
+            places[c.b.keys[j - 1] if j else "", *c.b.keys[j + 1 : j + 2]] = j
+    for i in c.left_a if places else ():
+        if c.a.classes[i] == an.CONTENT and c.a.weights[i] >= LEAST_WEIGHT["en"]:
+            other = places.get((c.a.keys[i - 1] if i else "", *c.a.keys[i + 1 : i + 2]))
+            if other is not None and not _stands_for(c.a, i, c.b, other):
+                return refuse(f"{c.a.words[i]!r} against {c.b.words[other]!r}, in the same place")
+    return PASS
 
 
 def _against(c: Comparison, side_a: range, side_b: range) -> Verdict:
@@ -172,8 +197,10 @@ def _related(x: Analysis, i: int, y: Analysis, j: int) -> bool:
     if x.language != "en" or y.language != "en" or x.classes[i] in _NAMED or y.classes[j] in _NAMED:
         return False
     ones, others = _forms(x, i), _forms(y, j)
+    if any(not kind.isdisjoint(ones) and not kind.isdisjoint(others) for kind in _TOLD_APART):
+        return False
     if (en.PRAISE.isdisjoint(ones) or en.PRAISE.isdisjoint(others)) and not any(
-        lexicon.related(one, other) for one in ones for other in others
+        lexicon.related(one, other) and not lexicon.neutral(one, other) for one in ones for other in others
     ):
         return False
     return not any(lexicon.antonyms(one, other) for one in ones for other in others)
@@ -202,6 +229,13 @@ def _reworded(c: Comparison, side_a: range, side_b: range, alone_a: list[int], a
     if any(lexicon.antonyms(c.a.keys[i], c.b.keys[j]) for i in alone_a for j in alone_b):
         return False
     if _shared(c.a, side_a, alone_a) or _shared(c.b, side_b, alone_b):
+        if _listed(c.a, side_a) and _listed(c.b, side_b):
+            return False
+        firsts = side_a[0], side_b[0]
+        if (alone_a, alone_b) == ([firsts[0]], [firsts[1]]) and _part(c.a, firsts[0]) == _part(
+            c.b, firsts[1]
+        ) == "v":
+            return False  # add salt to the soup, keep salt out of the soup
         return not _parallel(c, side_a, side_b, alone_a, alone_b)
     frames = _frame(c.a, side_a), _frame(c.b, side_b)
     if len(alone_a) > 1 or len(alone_b) > 1 or frames[0] == frames[1] or len(frames[0] + frames[1]) < 2:
@@ -210,6 +244,11 @@ def _reworded(c: Comparison, side_a: range, side_b: range, alone_a: list[int], a
     if parts == {"v"} and (_turned(*frames) or _turned(*frames[::-1])):
         return False
     return parts != {"n"} and ("v" in parts or frozenset(map(tuple, frames)) != {("from",), ("to",)})
+
+
+def _listed(x: Analysis, side: range) -> bool:
+    """Tell whether a span is a list: a fox and a wolf."""
+    return any(x.words[i] in _AND for i in side[1:-1])
 
 
 def _turned(one: list[str], other: list[str]) -> bool:
