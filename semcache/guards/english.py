@@ -207,6 +207,9 @@ UNITS: Final = _classes(
     mb megabyte megabytes
     gb gigabyte gigabytes gig gigs
     tb terabyte terabytes
+    kilobit kilobits kbit kbits
+    megabit megabits mbit mbits
+    gigabit gigabits gbit gbits
     mbps
     gbps
     hz hertz

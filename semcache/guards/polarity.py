@@ -101,7 +101,7 @@ def _opposite(c: Comparison, i: int, j: int) -> bool:
         if any(t.words[k] == "or" and "not" in t.words[k + 1 : k + 3] for t, k in ((c.a, i), (c.b, j))):
             return False  # why or why not
         both = {x, y} == {"and", "or"} and c.a.question == c.b.question == "yesno" and c.overlap >= 0.6
-        return both or c.overlap >= VERY_NEAR
+        return both or _rest(c, i, j) >= VERY_NEAR
     if _sought(c.a, i) or _sought(c.b, j):
         return False
     if (c.a.keys[i], c.b.keys[j]) in en.WEAK_CONTRASTS:
@@ -203,7 +203,13 @@ def _undone(c: Comparison, found: list[tuple[str, str]]) -> int:
     count = 0
     for x, y in found:
         plain, other = (x, c.a) if y.endswith(x) else (y, c.b)
-        if x != y and (y.endswith(plain) and x.endswith(plain)) and not _REVERSERS.isdisjoint(other.keys):
+        prefix = max(x, y, key=len).removesuffix(plain)
+        if (
+            prefix in _UNDOING
+            and x.endswith(plain)
+            and y.endswith(plain)
+            and not _REVERSERS.isdisjoint(other.keys)
+        ):
             count += 1
     return count
 
@@ -301,6 +307,7 @@ _ALIKE: Final = words("same like alike equal identical")
 _UNLIKE: Final = words("different differ differs differently difference differences unlike")
 _OWN: Final = words("my mine our ours your yours his her hers their theirs own")
 _PREFIXES: Final = ("un", "in", "im", "il", "ir", "dis", "non")
+_UNDOING: Final = frozenset((*_PREFIXES, "de", "un-", "de-", "non-"))
 _BEHIND: Final = 4  # words behind a negation that it is about
 
 

@@ -7,6 +7,7 @@ import pytest
 from semcache.guards import GUARDS, analyse, compare
 
 PASSED = [
+    ("antonym", "How do I untrust a device?", "How do I remove trust from a device?"),
     ("antonym", "How do I keep wasps away when I remove their nest?", "How can I get rid of a nest and keep wasps off?"),
     ("antonym", "Why does my dog keep losing its hair?", "What makes a dog lose hair all the time?"),
     # a unit is said once for several numbers, or before them
@@ -63,6 +64,10 @@ PASSED = [
     ("order", "The clay is shaped by Tom in Ghent", "The clay is shaped in Ghent by Tom"),
 ]  # fmt: skip
 REFUSED = [
+    ("antonym", "Turn left at the mill", "Turn right at the mill"),
+    ("antonym", "Put the logo to the left of the title", "Put the logo to the right of the title"),
+    ("antonym", "Why do women lose iron as they age?", "Why do men lose iron as they age?"),
+    ("number", "how long do 3 films take at 50 megabits a second", "how long do 3 films take at 50 megabytes a second"),
     ("antonym", "How do I keep the seeds when I make jam?", "Can I remove the seeds while making jam?"),
     ("antonym", "Preserve the comments when the script is minified", "Strip the comments while minifying the script"),
     ("antonym", "How can I make sure that notes are discarded when I print?", "I'd like to retain notes when printing, how?"),
