@@ -63,23 +63,25 @@ class Choice(Generic[T]):
         self.best: T | None = None
         self._probability = -math.inf
         self._least = -math.inf
+        self._stale = False
 
     def is_over(self, similarity: float) -> bool:
         """Tell whether one of this similarity, and all behind it, come too late to be served."""
         return similarity < self._least
 
-    def offer(self, one: T, similarity: float, probability: float | None) -> None:
+    def offer(self, one: T, similarity: float, probability: float | None, *, stale: bool = False) -> None:
         """Take note of one that passed.
 
         Args:
+            stale: It is past its ttl: it never takes the place of one that isn't.
             probability: Its match probability; None from a matcher that knows none, where the first is served.
         """
         probability = 1.0 if probability is None else probability
         if self.best is None:
             self._least = similarity - BESIDE
-        if probability > self._probability:
-            self.best, self._probability = one, probability
-        if probability >= 1.0:  # nothing is more probable
+        if probability > self._probability and (self.best is None or self._stale or not stale):
+            self.best, self._probability, self._stale = one, probability, stale
+        if self._probability >= 1.0:  # nothing is more probable
             self._least = math.inf
 
 
@@ -173,7 +175,7 @@ def decide(
             )
         verdicts.append(verdict)
         if verdict.reason is None:
-            choice.offer(verdict, candidate.similarity, verdict.probability)
+            choice.offer(verdict, candidate.similarity, verdict.probability, stale=verdict.stale)
     return verdicts
 
 
@@ -184,7 +186,7 @@ def winner(verdicts: Sequence[Verdict]) -> Verdict | None:
         if choice.is_over(verdict.candidate.similarity):
             break
         if verdict.reason is None:
-            choice.offer(verdict, verdict.candidate.similarity, verdict.probability)
+            choice.offer(verdict, verdict.candidate.similarity, verdict.probability, stale=verdict.stale)
     return choice.best
 
 

@@ -88,3 +88,25 @@ def test_no_choice_is_farther_behind_than_allowed(told: list[tuple[float, float]
 
     assert choice.best is not None
     assert choice.best >= nearest - BESIDE
+
+
+@pytest.mark.parametrize(
+    ("offered", "served"),
+    [
+        pytest.param([(0.6, False), (0.9, True)], 0, id="a stale one doesn't take a fresh one's place"),
+        pytest.param([(0.6, True), (0.9, True)], 1, id="of stale ones the most probable"),
+        pytest.param([(0.6, True), (0.9, False)], 1, id="a fresh one that is more probable"),
+        pytest.param([(0.9, True), (0.6, False)], 0, id="a fresh one that is less probable and farther"),
+        pytest.param([(0.6, False), (1.0, True), (0.7, False)], 2, id="the walk goes on behind a stale one"),
+    ],
+)
+def test_a_stale_candidate_never_takes_the_place_of_a_fresh_one(
+    offered: list[tuple[float, bool]], served: int
+) -> None:
+    choice: Choice[int] = Choice()
+    for place, (probability, stale) in enumerate(offered):
+        similarity = 0.9 - place / 1000
+        assert not choice.is_over(similarity)
+        choice.offer(place, similarity, probability, stale=stale)
+
+    assert choice.best == served
