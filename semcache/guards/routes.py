@@ -144,8 +144,15 @@ def direction(c: Comparison) -> Verdict:
     return refuse(f"{swapped[0]!r} is the start in one and the goal in the other") if swapped else PASS
 
 
+_MESSAGES: Final = words(
+    "letter email mail message note reply answer response complaint call invoice memo request postcard card offer gift"
+)  # which one sends and another gets
+
+
 def _comparable(text: Analysis, end: str, one: set[str], other: set[str]) -> bool:
     """Tell whether two prepositions before the same end belong to words that say the same, or to none."""
     if text.classes[text.keys.index(end)] in _ALWAYS_ENDS or "" in one or "" in other:
+        return True
+    if not _MESSAGES.isdisjoint(one) and not _MESSAGES.isdisjoint(other):
         return True
     return any(x == y or lexicon.synonyms(x, y) or lexicon.antonyms(x, y) for x in one for y in other)

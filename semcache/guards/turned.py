@@ -119,7 +119,7 @@ def _asked(c: Comparison) -> str:
         return ""
     if not _BE.isdisjoint(c.a.words) or not _BE.isdisjoint(c.b.words):
         return ""
-    one, other = _content(c.a), _content(c.b)
+    one, other = _said_in_order(c.a), _said_in_order(c.b)
     if sorted(one) != sorted(other) or len(one) < 2 or not _LOOSE.isdisjoint(one) or one == other:
         return ""
     return f"{' '.join(one)!r} and {' '.join(other)!r} ask for opposite sides of it"
@@ -133,5 +133,5 @@ def _done_by_another(text: Analysis) -> bool:
     )
 
 
-def _content(text: Analysis) -> list[str]:
-    return [key for key, kind in zip(text.keys, text.classes, strict=True) if kind == an.CONTENT]
+def _said_in_order(text: Analysis) -> list[str]:
+    return [key for key in text.keys if key not in _DO and key not in en.ARTICLES]

@@ -21,6 +21,9 @@ REFUSED = [
     ("order", "My sister wants to sell but I don't.", "I want to sell but my sister doesn't."),
     # who does it to whom
     ("order", "What do owls hunt?", "What hunts owls?"),
+    ("order", "Who did Achilles defeat?", "Who defeated Achilles?"),
+    ("order", "Which dynasties own the castle?", "Which castle do dynasties own?"),
+    ("direction", "Write a complaint to the ferry line about a delay.", "Write a reply from the ferry line to a complaint about a delay."),
     ("order", "Which insects visit orchids?", "Which orchids do insects visit?"),
     # what comes first
     ("order", "How long after varnishing can I sand the table?", "How long after sanding can I varnish the table?"),
