@@ -59,6 +59,8 @@ _RESTRICTS: Final = en.words("in on for without using under that as like")  # wh
 _PLACES: Final = en.words("after afterwards below above once finally next underneath then")
 _REDUCED: Final = 3  # words of a clause without a subject: when applicable, where possible
 _ZH_SOME: Final = re.compile(r"[好十]?几.{1,2}(?:[之以]?[前后]|来)[,.]?$")  # 几年前: some years ago
+_ZH_MARKS: Final = ".,!?;。，！？；"
+_ZH_JOINED: Final = re.compile(r"(?:和|及|以及|与|还有|并)([\u3400-\u9fff]{2,6})[.,!?;]*")
 _ZH_LEADS: Final = tuple(
     en.words("先 给 出 写 替 列 讲 解释 推荐 翻译 总结 然后 接着 最后 顺便 还有 还要 另外 并 再 请 帮 给我")
 )
@@ -80,6 +82,9 @@ def parts(c: Comparison) -> Verdict:
     """Refuse if one text asks what the other does, and for something else beside it."""
     if c.a.family != c.b.family or c.a.family not in ("en", "zh"):
         return NOT_APPLICABLE
+    joined = _joined(c.a, c.b) or _joined(c.b, c.a)
+    if joined:
+        return refuse(f"only one of them also asks {joined!r}")
     both = (_pieces(c.a, c.b), _pieces(c.b, c.a))
     if not 2 <= max(map(len, both)) <= MOST:
         return NOT_APPLICABLE
@@ -99,6 +104,14 @@ def parts(c: Comparison) -> Verdict:
             if _says(" ".join(pieces[:place] + pieces[place + 1 :]), y, least):
                 return refuse(f"only one of them also asks {pieces[place]!r}")
     return PASS
+
+
+def _joined(x: Analysis, y: Analysis) -> str:
+    """Return what a Chinese text names beside what the other ends with: 讲讲它的起因, 讲讲它的起因和结果."""
+    if x.family != "zh" or not x.plain.startswith(y.plain.rstrip(_ZH_MARKS)):
+        return ""
+    found = _ZH_JOINED.fullmatch(x.plain[len(y.plain.rstrip(_ZH_MARKS)) :])
+    return found[1] if found else ""
 
 
 def _one_told(both: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:

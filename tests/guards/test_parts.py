@@ -67,6 +67,14 @@ def test_a_second_demand_is_another_prompt(first: str, more: str) -> None:
     assert said(first, first + more) == said(first + more, first) == "refuse"
 
 
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [("介绍秦始皇陵的位置", "和门票"), ("说说失眠的原因。", "及对策"), ("多肉怎么浇水", "和换盆？"), ("给出这道题的答案", "以及步骤说明。")],
+)  # fmt: skip
+def test_a_thing_named_beside_what_a_chinese_prompt_ends_with_is_asked_too(first: str, more: str) -> None:
+    assert said(first, first.rstrip("。") + more) == said(first.rstrip("。") + more, first) == "refuse"
+
+
 @pytest.mark.parametrize(("shared", "one", "other"), CHANGED)
 def test_two_demands_behind_one_sentence_are_never_served_for_each_other(
     shared: str, one: str, other: str
