@@ -16,7 +16,6 @@ from semcache.guards.comparison import Comparison
 from semcache.guards.english import words
 from semcache.guards.people import PEOPLE
 
-_POSSESSIVES: Final = words("my our your his her their its")
 _JOINTS: Final = words("and but or nor yet though although while whereas because")
 _ASKED: Final = frozenset(("what", "who", "which"))
 _DO: Final = words("do does did")
@@ -81,7 +80,7 @@ def _owners(text: Analysis) -> Iterator[tuple[str, str]]:
     return (
         (noun, owner)
         for owner, noun in pairwise(text.keys)
-        if (owner in _POSSESSIVES or owner in PEOPLE) and noun not in _POSSESSIVES
+        if (owner in en.POSSESSIVES or owner in PEOPLE) and noun not in en.POSSESSIVES
     )
 
 

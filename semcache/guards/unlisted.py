@@ -25,7 +25,7 @@ _PRONOUNS: Final = words(
 )
 _ENDINGS: Final = words("s es ed ing er ers or est y ly ish ism ist able less ness ity al ally ical ous")
 _PREFIXES: Final = words("pre re un non sub multi post over under anti inter co micro super bio")
-_BEFORE: Final = en.ARTICLES | words("my your our his her its their any some this that")
+_BEFORE: Final = en.ARTICLES | en.POSSESSIVES | words("any some this that")
 _GOVERNING: Final = {
     word: line
     for line in (
