@@ -500,11 +500,6 @@ PRAISE: Final = words("""
     favorite favourite perfect ideal
     """)
 """Adjectives that say no more than that something is liked."""
-QUALIFIERS: Final = words("""
-    only best worst cheapest cheap good bad top free new old latest first last nearest closest fastest easiest biggest smallest
-    largest highest lowest longest shortest oldest newest used becoming become simultaneously former except excluding unless always
-    never all every real fake main alone without instead most least legally safely professional online
-    """)
 LATIN_STOP_WORDS: Final = {
     "en": words("the is are what how to of and in for do does can i my you a it with on why which"),
     "es": words("el la los las de que en es un una por para con como cómo qué y del se su al"),

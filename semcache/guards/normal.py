@@ -125,7 +125,6 @@ _SUFFIXES: Final = words(
 )
 _ZH_MEASURES: Final = frozenset("个只张本条章件块份家部台颗杯瓶碗双套辆箱粒片页句门场斤两亩丈尺")
 _MERIDIEM: Final = {"am": 0, "pm": 12, "a.m": 0, "p.m": 12}
-_KEEP_BRACKETS: Final = re.compile(r"[(\[{][^\w\s]*[)\]}]|\w[(\[]")
 
 
 def clean(text: str) -> str:
