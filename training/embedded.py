@@ -43,7 +43,9 @@ class Cached:
         for text in new:
             self._place[text] = len(self._place)
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(self._file, texts=json.dumps(list(self._place)), rows=self._rows.astype(np.float16))
+        np.savez(
+            self._file, texts=json.dumps(list(self._place)), rows=self._rows
+        )  # as they are: a run that goes on must see the same
 
     def __call__(self, texts: Sequence[str]) -> Rows:
         return self._rows[[self._place[text] for text in texts]]

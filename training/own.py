@@ -2,13 +2,14 @@
 
 `written/questions-*.txt` (English) and `written/zh-*.txt` (Chinese) hold topics divided by empty lines; a line is one
 question or request in several wordings, divided by "|". Wordings of a line are same=1; lines of one topic are near,
-but not the same.
+but not the same. In `questions-near-*.txt` wordings share most of their words, in `questions-far-*.txt` few.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,19 +26,27 @@ SAME_A_LINE = 4  # same=1 rows of one line, of up to ten that its wordings make
 FAR = 0.45  # cosine by the base model below which a pair teaches little: no cache serves across that distance
 
 
-def topics(lang: str = "en") -> list[list[list[str]]]:
-    """topics()[topic][question][wording]."""
+def topics(lang: str = "en", files: Sequence[str] = ()) -> list[list[list[str]]]:
+    """topics()[topic][question][wording].
+
+    Args:
+        files: Patterns of file names; without them all files of the language are read.
+    """
     found = []
-    for file in sorted(FOLDER.glob(FILES[lang])):
+    patterns = files or (FILES[lang],)
+    for file in sorted({file for pattern in patterns for file in FOLDER.glob(pattern)}):
         for block in file.read_text(encoding="utf-8").strip().split("\n\n"):
             found.append([[w.strip() for w in line.split("|")] for line in block.strip().split("\n")])
     return found
 
 
-def written_rows(seed: int, lang: str = "en", embed: Cached | None = None) -> tuple[list[Row], list[Row]]:
+def written_rows(
+    seed: int, lang: str = "en", embed: Cached | None = None, files: Sequence[str] = ()
+) -> tuple[list[Row], list[Row]]:
     """Rows to train on, rows kept aside, of what was written for this project.
 
     Args:
+        files: See `topics`.
         embed: Embeds texts as the base model does, (n, dim) unit rows. With it each line gives its nearest wordings as
             same=1 and each two lines of a topic their nearest wordings as same=0, and pairs that are far apart are left
             out; without it they are drawn at random.
@@ -45,7 +54,7 @@ def written_rows(seed: int, lang: str = "en", embed: Cached | None = None) -> tu
     rng = random.Random(seed)
     train: list[Row] = []
     aside: list[Row] = []
-    everything = topics(lang)
+    everything = topics(lang, files)
     place: dict[str, int] = {}
     vectors = np.zeros((0, 0), dtype=np.float32)
     if embed is not None:
@@ -81,14 +90,16 @@ def rows(
     written_times: int,
     lang: str = "en",
     embed: Cached | None = None,
+    files: Sequence[str] = (),
 ) -> tuple[list[Row], list[Row]]:
     """Rows to train on, rows kept aside.
 
     Args:
+        files: See `topics`.
         requests_count: About how many rows of the grammar.
         written_times: How often the written rows come in one epoch.
     """
-    written_train, written_aside = written_rows(seed, lang, embed) if written_times else ([], [])
+    written_train, written_aside = written_rows(seed, lang, embed, files) if written_times else ([], [])
     if lang != "en":  # the grammar and the forms are English
         return written_train, written_aside
     made_train, made_aside = grammar.rows(seed, requests_count)

@@ -1,6 +1,6 @@
 """Train an encoder for caching: cosines that say "same answer", not "same topic".
 
-    python -m training.train --out training/out/main
+    python -m training.train --out training/out/english
 
 Loss: logistic loss on the cosine with learnt scale and threshold, plus in-batch ranking on the
 same=1 pairs, plus a pull towards the base model's cosines between unrelated texts of the batch.
@@ -26,7 +26,7 @@ from training import batching, data, measures, mining, own
 from training import mixture as mix
 from training.data import Row
 from training.embedded import Cached
-from training.model import Encoder, base_folder
+from training.model import Encoder, base_folder, multiplies_bf16
 
 
 def losses(
@@ -72,18 +72,24 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     train_rows, aside = data.split(data.read_pairs(args.data, lang=args.lang, share_alike=args.share_alike))
     mixture = mix.preset(args.mixture)
-    reference = Encoder(args.reference or base_folder(), max_length=args.max_length).requires_grad_(False)
+    reference = Encoder(
+        args.reference or base_folder(), max_length=args.max_length, bf16=args.bf16
+    ).requires_grad_(False)
     own_train, own_aside = own.rows(
         args.seed,
         mixture.requests,
         mixture.written_times,
         args.lang,
         Cached("written", reference.encode, out),
+        mixture.written_files,
     )
     checks = measures.aside_sets(aside, own_aside, seed=7, edited=args.lang == "en")
     counts = {name: len(found) for name, found in checks.items()}
     encoder = Encoder(
-        args.start or base_folder(), max_length=args.max_length, frozen_layers=args.frozen_layers
+        args.start or base_folder(),
+        max_length=args.max_length,
+        frozen_layers=args.frozen_layers,
+        bf16=args.bf16,
     )
     near = mining.mined([*train_rows, *own_train], encoder, mixture.mined, 5, out / "mined.json")
     rows = mix.build(train_rows, [*own_train, *near], mixture, args.seed)
@@ -201,7 +207,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="folder whose cosines are kept; default: all-MiniLM-L6-v2",
     )
     parser.add_argument("--lang", default="en", choices=sorted(own.FILES))
-    parser.add_argument("--mixture", default="main", choices=sorted(mix.PRESETS))
+    parser.add_argument("--mixture", default="english", choices=sorted(mix.PRESETS))
     parser.add_argument("--share-alike", action="store_true", help="train on share-alike rows too")
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--batch", type=int, default=64, help="pairs a step")
@@ -216,6 +222,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--patience", type=int, default=5, help="checks without gain before stopping")
     parser.add_argument(
         "--stop-after", type=int, default=0, help="stop at the first check after so many steps"
+    )
+    parser.add_argument(
+        "--bf16",
+        action=argparse.BooleanOptionalAction,
+        default=multiplies_bf16(),
+        help="multiply matrices in bfloat16; default: where the processor does so by itself",
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)

@@ -37,7 +37,7 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tiny = mixture.Mixture(
         form_edits=8, meaning_edits=8, partner_edits=4, form_partners=4, requests=30, written_times=0, mined=0
     )
-    monkeypatch.setitem(mixture.PRESETS, "main", tiny)
+    monkeypatch.setitem(mixture.PRESETS, "english", tiny)
     checks = [
         Row("how do i pay", "ways of paying", 1, "made", "pay", "pay"),
         Row("how do i pay", "when do i pay", 0, "made", "pay", "when"),
@@ -97,12 +97,12 @@ def test_a_soup_of_share_zero_is_the_base_and_of_share_one_the_other(
 def test_the_recipe_ends_in_folders_that_serve_and_doesnt_begin_again(
     data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_chinese: Path
 ) -> None:
-    monkeypatch.setitem(mixture.PRESETS, "second", mixture.PRESETS["main"])
     written_only = mixture.Mixture(
         form_edits=0, meaning_edits=0, partner_edits=0, form_partners=0, requests=0, written_times=1, mined=0
     )
     monkeypatch.setitem(mixture.PRESETS, "chinese", written_only)
-    monkeypatch.setattr(own, "topics", lambda lang="en": WRITTEN[lang])
+    monkeypatch.setattr(own, "topics", lambda lang="en", files=(): WRITTEN[lang])
+    monkeypatch.setitem(mixture.PRESETS, "near", mixture.PRESETS["english"])
     monkeypatch.setattr(chinese_base, "source", lambda: tiny_chinese)
     monkeypatch.setattr(recipe, "LAYERS", (0, 2))
     monkeypatch.setattr(own, "FAR", -1.0)
@@ -117,7 +117,7 @@ def test_the_recipe_ends_in_folders_that_serve_and_doesnt_begin_again(
     reset, forgot, far = english.encode(["reset my password", "i want my password reset", "is tea hot"])
     recipe.main(command)
 
-    assert len(written) == 5
+    assert len(written) == 4
     assert {path: path.stat().st_mtime_ns for path in written} == written
     assert english.fingerprint.startswith("semcache-encoder-en-")
     assert chinese.fingerprint.startswith("semcache-encoder-zh-")
