@@ -166,9 +166,11 @@ class _Base:
             )
 
     def _let_go(self) -> None:
-        """Wait for the thread that gives leases back: its connection is closed next."""
+        """Wait for the threads that give leases back: their connection is closed next."""
         if self._core.keeper is not None:
             self._core.keeper.join(2.0)
+        if self._follower is not None:
+            self._follower.let_go(2.0)
 
     def _warm_up(self) -> Future[Any]:
         """Load the model beside the first requests; the future is done when it is there."""

@@ -301,6 +301,11 @@ class FollowerThread:
         """Ask the thread to end; it does so within the time that one read waits."""
         self._stop.set()
 
+    def let_go(self, timeout: float) -> None:
+        """Wait for the pass that embeds again, after `stop`: it gives its lease back while its connection is open."""
+        if self._reembedding.is_alive():
+            self._reembedding.join(timeout)
+
     def join(self, timeout: float) -> None:
         """Wait for the thread to end."""
         self._thread.join(timeout)

@@ -206,6 +206,21 @@ def test_killed_half_way_another_process_goes_on_where_it_was(
     assert after.reembed().done == 0
 
 
+def test_a_cache_that_closes_amid_its_work_leaves_the_lease_to_others(
+    make: Callable[..., Facade], client: redis.Redis, namespace: str
+) -> None:
+    before = make(old_encoder(), reembed_rate=0.0)
+    for word in ("apple", "pear", "plum", "fig"):
+        before.put(word, f"about {word}s")
+    after = make(new_encoder(), reembed_rate=0.5)  # waits for seconds after each batch
+    assert isinstance(after.lookup("cherries"), Miss)  # its follower is there
+    assert within(5.0, lambda: client.exists(Keys(namespace).named("leader", "reembed:new-2-l2")) == 1)
+    after.close()
+
+    assert client.exists(Keys(namespace).named("leader", "reembed:new-2-l2")) == 0
+    assert make(new_encoder(), reembed_rate=0.0).reembed().leader
+
+
 def test_encoders_that_nobody_uses_leave_nothing_behind(
     make: Callable[..., Facade], client: redis.Redis, namespace: str
 ) -> None:
