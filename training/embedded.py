@@ -43,9 +43,8 @@ class Cached:
         for text in new:
             self._place[text] = len(self._place)
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            self._file, texts=json.dumps(list(self._place)), rows=self._rows
-        )  # as they are: a run that goes on must see the same
+        # Rows aren't rounded: a run that goes on must see the same.
+        np.savez(self._file, texts=json.dumps(list(self._place)), rows=self._rows)
 
     def __call__(self, texts: Sequence[str]) -> Rows:
         return self._rows[[self._place[text] for text in texts]]

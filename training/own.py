@@ -2,7 +2,7 @@
 
 `written/questions-*.txt` (English) and `written/zh-*.txt` (Chinese) hold topics divided by empty lines; a line is one
 question or request in several wordings, divided by "|". Wordings of a line are same=1; lines of one topic are near,
-but not the same. In `questions-near-*.txt` wordings share most of their words, in `questions-far-*.txt` few.
+but not the same. In `questions-near-*.txt` wordings share half of their words, in `questions-far-*.txt` a quarter.
 """
 
 from __future__ import annotations

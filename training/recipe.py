@@ -19,10 +19,8 @@ from semcache.encoders.export import export_encoder
 from training import chinese_base, distil, report, soup, train
 
 NAMES = {"en": "semcache-encoder-en", "zh": "semcache-encoder-zh"}
-ENGLISH_SHARES = {
-    "english": 0.27,
-    "near": 0.16,
-}  # of a run on each mixture; the rest is MiniLM; see README.md
+# Shares of a run on each mixture; the rest is MiniLM, see README.md.
+ENGLISH_SHARES = {"english": 0.27, "near": 0.16}
 CHINESE_SHARE = 0.3  # of the run on pairs; the rest is the distilled model
 LAYERS = (0, 2, 4, 6, 8, 11)  # of the Chinese base, that the student starts from
 MAX_LENGTH = 128  # tokens that the exported models read
@@ -50,24 +48,13 @@ class Recipe:
 
     def english(self, steps: int) -> Path:
         """Return the folder of the English model, float."""
-        parts = {
-            self.run(
-                mixture,
-                steps,
-                "--mixture",
-                mixture,
-                "--warmup",
-                "60",
-                "--rate",
-                "8e-5",
-                "--bf16",
-                "--seed",
-                str(seed),
-            ): share
-            for seed, (mixture, share) in enumerate(ENGLISH_SHARES.items(), start=1)
-        }
-        base = round(1.0 - sum(ENGLISH_SHARES.values()), 9)
-        return self.average("en", *(f"{folder}={share}" for folder, share in parts.items()), f"base={base}")
+        parts = []
+        for seed, (mixture, share) in enumerate(ENGLISH_SHARES.items(), start=1):
+            folder = self.run(
+                mixture, steps, "--mixture", mixture, "--warmup", "60", "--rate", "8e-5", "--bf16", "--seed", str(seed),
+            )  # fmt: skip
+            parts.append(f"{folder}={share}")
+        return self.average("en", *parts, f"base={round(1.0 - sum(ENGLISH_SHARES.values()), 9)}")
 
     def chinese(self, steps: int) -> Path:
         """Return the folder of the Chinese model, float."""
