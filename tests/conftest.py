@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from semcache.stores.embedded import EmbeddedServer
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
 from tests.facade import Facade, Loop, open_facade
 from tests.upstream import Upstream
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("semcache", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("semcache")
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,11 @@ from semcache import Hit, Miss, Policy, StoreUnavailableError
 from semcache.stores.embedded import EmbeddedServer
 from semcache.testing import TableEncoder
 from semcache.verify import ThresholdMatcher
-from tests.facade import Facade, Loop, open_facade
+from tests.facade import Facade, Loop, open_facade, within
 from tests.faults.proxy import Proxy
 
 DEADLINE = 0.25
+AMPLE = 10.0  # where a deadline isn't the subject
 ENCODER = {"apple": [1.0, 0.0], "apples": [0.99, 0.141], "pear": [0.0, 1.0]}
 
 
@@ -36,8 +37,8 @@ def proxy(server: EmbeddedServer) -> Iterator[Proxy]:
     proxy.close()
 
 
-def open_cache(kind: str, target: str, loop: Loop, **options: Any) -> Facade:
-    policy = Policy(deadline=DEADLINE, breaker_failures=3, breaker_reset=0.3, local_bound=0.0)
+def open_cache(kind: str, target: str, loop: Loop, *, deadline: float = AMPLE, **options: Any) -> Facade:
+    policy = Policy(deadline=deadline, breaker_failures=3, breaker_reset=0.3, local_bound=0.0)
     return open_facade(
         kind, target, loop, encoder=TableEncoder(ENCODER, default=[0.5, 0.5]), matcher=ThresholdMatcher(0.9),
         policy=policy, **options,
@@ -47,22 +48,34 @@ def open_cache(kind: str, target: str, loop: Loop, **options: Any) -> Facade:
 @pytest.fixture(params=["sync", "async"])
 def cache(request: pytest.FixtureRequest, loop: Loop, proxy: Proxy) -> Iterator[Facade]:
     cache = open_cache(request.param, proxy.url, loop)
-    cache.put("apple", "a fruit")
+    eventually_stores(cache)
     yield cache
     cache.close()
 
 
-def eventually_hits(cache: Facade, prompt: str = "apple") -> None:
-    for _ in range(100):
-        if isinstance(cache.lookup(prompt), Hit):
-            return
-        time.sleep(0.05)
-    pytest.fail("the cache didn't come back")
+@pytest.fixture(params=["sync", "async"])
+def hasty(request: pytest.FixtureRequest, loop: Loop, proxy: Proxy) -> Iterator[Facade]:
+    """One whose deadline is short."""
+    cache = open_cache(request.param, proxy.url, loop, deadline=DEADLINE)
+    eventually_stores(cache)
+    yield cache
+    cache.close()
+
+
+def eventually_stores(cache: Facade) -> None:
+    assert within(30.0, lambda: cache.put("apple", "a fruit")), "the cache stores nothing"
+
+
+def eventually_hits(cache: Facade, prompt: str = "apple") -> Any:
+    found = within(30.0, lambda: cache.lookup(prompt))
+    assert isinstance(found, Hit), "the cache didn't come back"
+    return found
 
 
 @pytest.mark.parametrize("mood", ["refuse", "hang", "cut"])
-def test_a_broken_redis_is_a_miss_within_the_deadline(cache: Facade, proxy: Proxy, mood: Any) -> None:
-    assert isinstance(cache.lookup("apple"), Hit)
+def test_a_broken_redis_is_a_miss_within_the_deadline(hasty: Facade, proxy: Proxy, mood: Any) -> None:
+    cache = hasty
+    eventually_hits(cache)
     proxy.set(mood)
     started = time.monotonic()
     found = cache.lookup("apple")
@@ -75,7 +88,7 @@ def test_a_broken_redis_is_a_miss_within_the_deadline(cache: Facade, proxy: Prox
 
     assert isinstance(found, Miss)
     assert found.reason in ("store_unavailable", "deadline")
-    assert took < DEADLINE + 2.0  # a busy machine may be slow to wake us; the point is that it isn't for ever
+    assert took < 30.0  # a busy machine may be slow to wake us; the point is that it isn't for ever
     assert {answer.text for answer in answers} == {"from the model"}
     assert stored.outcome in ("store_unavailable", "deadline", "breaker_open")
     eventually_hits(cache)
@@ -92,20 +105,23 @@ def test_the_breaker_opens_and_closes(cache: Facade, proxy: Proxy) -> None:
     assert cache.stats().failures["store_unavailable"] >= 3
 
 
-def test_a_slow_redis_costs_no_more_than_the_deadline(cache: Facade, proxy: Proxy) -> None:
-    proxy.delay = 1.0
+def test_a_slow_redis_costs_no_more_than_the_deadline(hasty: Facade, proxy: Proxy) -> None:
+    proxy.delay = 60.0
     proxy.set("slow")
-    found = cache.lookup("apple")
+    started = time.monotonic()
+    found = hasty.lookup("apple")
+    took = time.monotonic() - started
     proxy.set("pass")
 
     assert isinstance(found, Miss)
     assert found.reason == "deadline"
-    eventually_hits(cache)
+    assert took < 30.0
+    eventually_hits(hasty)
 
 
 def test_withdrawals_raise_while_redis_is_away(cache: Facade, proxy: Proxy) -> None:
-    entry_id = cache.lookup("apple").entry_id
-    lookup_id = cache.lookup("apple").lookup_id
+    found = eventually_hits(cache)
+    entry_id, lookup_id = found.entry_id, found.lookup_id
     proxy.set("refuse")
     for withdraw in (
         lambda: cache.invalidate(everything=True),
@@ -127,15 +143,11 @@ def test_an_application_starts_while_redis_is_away(kind: str, loop: Loop, proxy:
     cache = open_cache(kind, proxy.url, loop)
     answer = cache.get_or_compute("apple", lambda request: "from the model")
     proxy.set("pass")
-    for _ in range(100):
-        if cache.put("apple", "a fruit"):
-            break
-        time.sleep(0.05)
-    found = cache.lookup("apple")
+    eventually_stores(cache)
+    eventually_hits(cache)
     cache.close()
 
     assert answer.text == "from the model"
-    assert isinstance(found, Hit)
 
 
 def pid_of(server: EmbeddedServer) -> int:
@@ -149,8 +161,8 @@ def pid_of(server: EmbeddedServer) -> int:
 def test_a_stopped_redis_is_a_miss_and_hits_when_it_goes_on(
     kind: str, loop: Loop, server: EmbeddedServer
 ) -> None:
-    cache = open_cache(kind, server.url, loop)
-    cache.put("apple", "a fruit")
+    cache = open_cache(kind, server.url, loop, deadline=DEADLINE)
+    eventually_stores(cache)
     pid = pid_of(server)
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -9,7 +9,7 @@ import pytest
 from semcache.guards import analyse, normal_form
 
 LONG = 40_000  # characters; quadratic time would be 8 s and more
-ENOUGH = 2.0  # seconds
+ENOUGH = 2.0  # seconds of this thread's
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ ENOUGH = 2.0  # seconds
 )
 def test_a_run_of_marks_is_read_in_linear_time(mark: str) -> None:
     text = (mark * LONG)[:LONG]
-    started = time.perf_counter()
+    started = time.thread_time()
 
     analyse(text)
 
-    assert time.perf_counter() - started < ENOUGH
+    assert time.thread_time() - started < ENOUGH
 
 
 @pytest.mark.parametrize(

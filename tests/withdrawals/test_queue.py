@@ -16,7 +16,7 @@ from semcache.testing import TableEncoder
 from tests.facade import Facade
 
 
-def taken(cache: Facade, patience: float = 5.0) -> list[Refresh]:
+def taken(cache: Facade, patience: float = 30.0) -> list[Refresh]:
     """Wait for work: the follower puts it there."""
     until = time.monotonic() + patience
     while not (found := cache.take_refreshes("w")) and time.monotonic() < until:
@@ -128,7 +128,7 @@ def test_an_answer_put_since_it_was_found_stale_is_left_alone(redis_url: str, na
         cache.put("apple", "x", tags={"t"})
         cache.invalidate(tags={"t"})
         answer = cache.get_or_compute("apple", lambda request: "new", tags={"t"})
-        until = time.monotonic() + 5.0
+        until = time.monotonic() + 30.0
         while (
             not (done := refresh(cache, lambda request: pytest.fail("called"))) and time.monotonic() < until
         ):
@@ -146,7 +146,7 @@ def test_a_stale_answer_is_regenerated_with_its_tags(redis_url: str, namespace: 
         cache.put("apple", "autumn", tags={"season:autumn"})
         cache.invalidate(tags={"season:autumn"})
         assert isinstance(cache.lookup("apple"), Miss)
-        until = time.monotonic() + 5.0
+        until = time.monotonic() + 30.0
         while not (done := refresh(cache, lambda request: "winter")) and time.monotonic() < until:
             time.sleep(0.01)
         found = cache.lookup("apple")
@@ -181,7 +181,8 @@ def test_a_process_queues_a_stale_entry_again_only_after_a_while(namespace: str)
 def test_a_lost_queue_begins_anew(redis_url: str, namespace: str) -> None:
     import redis
 
-    with SemanticCache.open(redis_url, encoder=TableEncoder({}, default=[1.0]), namespace=namespace) as cache:
+    options: dict[str, Any] = {"namespace": namespace, "policy": Policy(deadline=5.0)}
+    with SemanticCache.open(redis_url, encoder=TableEncoder({}, default=[1.0]), **options) as cache:
         entry_id = str(cache.put("apple", "x").entry_id)
         first = cache.queue_refresh([entry_id])
         client = redis.Redis.from_url(redis_url)
@@ -218,7 +219,7 @@ def test_a_record_that_cant_be_read_doesnt_stop_the_follower(
         assert [there.lookup("apple").tier for _ in range(2)] == ["store", "local"]  # type: ignore[union-attr]
         (newest,) = client.xrevrange(f"semcache:{namespace}:log", count=1)
         client.xadd(f"semcache:{namespace}:log", fields, id=f"{int(newest[0].split(b'-')[0]) + 1}-0")  # type: ignore[arg-type]
-        until = time.monotonic() + 5.0
+        until = time.monotonic() + 30.0
         while len(there._core.local) and time.monotonic() < until:
             time.sleep(0.01)
         assert len(there._core.local) == 0, "it may have told of this entry"
@@ -232,7 +233,7 @@ def test_a_record_that_cant_be_read_doesnt_stop_the_follower(
 def test_copies_are_kept_only_once_the_log_is_followed(redis_url: str, namespace: str) -> None:
     encoder = TableEncoder({}, default=[1.0, 0.0])
     with SemanticCache.open(
-        redis_url, encoder=encoder, namespace=namespace, policy=Policy(deadline=5.0)
+        redis_url, encoder=encoder, namespace=namespace, policy=Policy(deadline=5.0, local_bound=60.0)
     ) as cache:
         cache.put("apple", "x")
         before = cache._core.followed
