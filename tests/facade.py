@@ -75,6 +75,14 @@ def open_facade(
     return Facade(cache, loop)
 
 
+def waiting(cache: Any) -> int:
+    """Return how many callers of a cache wait for another's call to the model."""
+    with cache._core.flights.lock:
+        flights = list(cache._core.flights._flights.values())
+    threads = sum(len(flight.future._condition._waiters) for flight in flights)
+    return threads + sum(len(board.seats) for flight in flights for board in flight._boards.values())
+
+
 def within(seconds: float, ask: Callable[[], Any]) -> Any:
     """Ask until the answer is true; returns the last one."""
     end = time.monotonic() + seconds

@@ -50,7 +50,8 @@ class Behaviour:
         events: These events instead, byte for byte, where a stream was asked for.
         headers: More response headers.
         compress: Whether the body is sent as gzip.
-        hold: Waits for this event before it answers.
+        hold: Waits for this event before it answers; the connection is dropped if it doesn't come within 25 s.
+        hold_after: Events of a stream that are sent before it waits for `hold`.
     """
 
     text: str | None = None
@@ -69,6 +70,7 @@ class Behaviour:
     headers: dict[str, str] = field(default_factory=dict)
     compress: bool = False
     hold: threading.Event | None = None
+    hold_after: int | None = None
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         call, how = self.server.upstream._arrived(method, self.path, headers, raw)
-        if how.hold is not None:
-            how.hold.wait(30)
+        if how.hold_after is None or not call.body.get("stream"):
+            _wait(how.hold)
         if how.delay:
             time.sleep(how.delay)
         path = urlsplit(self.path).path
@@ -297,6 +299,8 @@ class _Handler(BaseHTTPRequestHandler):
                     return
                 if number == how.end_after:
                     break
+                if number == how.hold_after:
+                    _wait(how.hold)
                 if number and how.chunk_delay:
                     time.sleep(how.chunk_delay)
                 self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
@@ -306,6 +310,11 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             self.server.upstream.streams_broken += 1
             self.close_connection = True
+
+
+def _wait(hold: threading.Event | None) -> None:
+    if hold is not None and not hold.wait(25):
+        raise ConnectionAbortedError("nobody let the call go on")
 
 
 def error_body(status: int) -> bytes:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from tests.facade import waiting, within
 from tests.http.served import SECRET, Served, bearer, key
 from tests.upstream import Behaviour, Upstream
 
@@ -88,22 +89,30 @@ def text_of(events: str) -> str:
 
 
 def test_a_stream_passes_without_delay(served: Served, stub: Upstream) -> None:
-    stub.next(Behaviour(text="one two three four five six", chunk_delay=0.2))
+    let = threading.Event()
+    stub.next(Behaviour(text="one two three four five six", hold=let, hold_after=2))
 
     with served.client.stream(
         "POST", "/v1/chat/completions", json={"model": "m", "stream": True,
                                               "messages": [{"role": "user", "content": QUESTION}]},
     ) as response:  # fmt: skip
-        arrivals = [time.monotonic() for _ in response.iter_raw()]
+        got = b""
+        for chunk in response.iter_raw():
+            got += chunk
+            if got.count(b"data: ") >= 2:  # upstream waits for this, and drops the stream if it is held back
+                let.set()
 
-    assert len(arrivals) > 2
-    assert arrivals[-1] - arrivals[0] > 0.3
+    assert got.endswith(b"data: [DONE]\n\n")
 
 
 def test_streams_that_are_asked_for_at_once_share_one_call(served: Served, stub: Upstream) -> None:
-    stub.always(Behaviour(text="Open Settings, then Security.", chunk_delay=0.05))
+    let = threading.Event()
+    stub.always(Behaviour(text="Open Settings, then Security.", hold=let, hold_after=1))
     with ThreadPoolExecutor(5) as pool:
-        answers = list(pool.map(lambda n: served.chat(QUESTION, stream=n % 2 == 0), range(5)))
+        asked = pool.map(lambda n: served.chat(QUESTION, stream=n % 2 == 0), range(5))
+        assert within(20.0, lambda: waiting(served.cache) == 4)
+        let.set()
+        answers = list(asked)
     texts = [a.text if "chunk" in a.text else a.json()["choices"][0]["message"]["content"] for a in answers]
 
     assert stub.count == 1
@@ -114,14 +123,18 @@ def test_streams_that_are_asked_for_at_once_share_one_call(served: Served, stub:
 
 def test_a_reader_who_leaves_takes_nothing_from_those_who_wait(served: Served, stub: Upstream) -> None:
     text = "Open Settings, then Security, then Reset. " * 4
-    stub.always(Behaviour(text=text, chunk_delay=0.05))
+    let = threading.Event()
+    stub.always(Behaviour(text=text, chunk_delay=0.05, hold=let, hold_after=3))
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
     with ThreadPoolExecutor(1) as pool:
         with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
             chunks = response.iter_bytes()
-            next(chunks)
+            got = next(chunks)
             follower = pool.submit(served.chat, QUESTION)
-            time.sleep(0.5)  # the other must arrive while this streams
+            assert within(20.0, lambda: waiting(served.cache) == 1)  # the other arrives while this streams
+            let.set()
+            while got.count(b"data: ") < 4:  # the first that was sent since
+                got += next(chunks)
         answer = follower.result()
 
     assert answer.json()["choices"][0]["message"]["content"] == text
@@ -147,12 +160,12 @@ def test_nothing_is_stored_of_a_stream_whose_reader_left_and_upstream_is_told(
     served: Served, stub: Upstream
 ) -> None:
     before = stub.streams_broken
-    stub.next(Behaviour(text="word " * 200, chunk_delay=0.02))
+    stub.next(Behaviour(text="word " * 2000, chunk_delay=0.02))
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
     with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
         next(response.iter_raw())
 
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while stub.streams_broken == before and time.monotonic() < until:
         time.sleep(0.02)
     assert stub.streams_broken == before + 1
@@ -180,9 +193,11 @@ def test_an_upstream_that_is_away_is_a_502_in_the_openai_shape() -> None:
 
 
 def test_a_slow_upstream_is_a_504(stub: Upstream) -> None:
-    stub.always(Behaviour(delay=1.0))
+    let = threading.Event()
+    stub.always(Behaviour(hold=let))
     with Served(stub.url, upstream_timeout=0.2) as served:
         assert served.chat(QUESTION).status_code == 504
+        let.set()
 
 
 def test_other_endpoints_pass_byte_for_byte_both_ways(served: Served, stub: Upstream) -> None:
@@ -379,11 +394,14 @@ def test_a_call_under_way_keeps_its_connection_past_the_header_timeout(stub: Ups
 
 
 def test_callers_at_once_share_one_call(served: Served, stub: Upstream) -> None:
-    stub.always(Behaviour(delay=0.3))
+    let = threading.Event()
+    stub.always(Behaviour(hold=let))
     answers: list[httpx.Response] = []
     threads = [threading.Thread(target=lambda: answers.append(served.chat(QUESTION))) for _ in range(8)]
     for thread in threads:
         thread.start()
+    assert within(20.0, lambda: waiting(served.cache) == 7)
+    let.set()
     for thread in threads:
         thread.join()
 

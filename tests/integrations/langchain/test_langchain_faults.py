@@ -30,7 +30,7 @@ from semcache.testing import FailingEncoder, HashEncoder, TableEncoder
 from semcache.types import Embeddings
 from tests.upstream import Upstream
 
-POLICY = Policy(threshold=0.9, local_bound=0.0)
+POLICY = Policy(threshold=0.9, deadline=5.0, local_bound=0.0)
 NOBODY = "redis://127.0.0.1:1/0"
 
 
@@ -73,7 +73,7 @@ def test_clearing_without_a_server_says_so(encoder: TableEncoder) -> None:
 def test_a_server_that_dies_and_comes_back_is_noticed_and_nothing_else(
     tmp_path: Any, chat: Chat, upstream: Upstream, encoder: TableEncoder
 ) -> None:
-    policy = Policy(threshold=0.9, local_bound=0.0, breaker_reset=0.0)
+    policy = Policy(threshold=0.9, deadline=5.0, local_bound=0.0, breaker_reset=0.0)
     with EmbeddedServer.open(tmp_path / "a") as server:
         cache = SemanticCache.open(server.url, encoder=encoder, policy=policy)
         model = chat(cache=SemcacheCache(cache))
@@ -268,7 +268,7 @@ class GatedEncoder(TableEncoder):
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
         self.waiting.set()
-        self.held_up |= not self.gate.wait(5)
+        self.held_up |= not self.gate.wait(20)
         return super().encode(texts)
 
 
@@ -277,7 +277,7 @@ async def test_a_slow_encoder_never_holds_up_the_event_loop(
     redis_url: str, namespace: str, which: str
 ) -> None:
     gated = GatedEncoder()
-    policy = Policy(threshold=0.9, deadline=30.0, local_bound=0.0)
+    policy = Policy(threshold=0.9, deadline=60.0, local_bound=0.0)
     sync = SemanticCache.open(redis_url, namespace=namespace, encoder=gated, policy=policy)
     other = await AsyncSemanticCache.open(redis_url, namespace=namespace, encoder=gated, policy=policy)
     caches: dict[str, Any] = {"async_cache": other} if which == "async cache" else {"cache": sync}
@@ -390,13 +390,13 @@ def test_a_forked_child_starts_a_loop_of_its_own() -> None:
         import asyncio, os, tempfile
         from langchain_core.outputs import Generation
         from langchain_semcache import SemcacheCache
-        from semcache import AsyncSemanticCache
+        from semcache import AsyncSemanticCache, Policy
         from semcache.stores.embedded import EmbeddedServer
         from semcache.testing import HashEncoder
 
         settings = "[('_type', 'x'), ('model', 'm')]"
         with tempfile.TemporaryDirectory() as folder, EmbeddedServer.open(folder) as server:
-            cache = asyncio.run(AsyncSemanticCache.open(server.url, encoder=HashEncoder()))
+            cache = asyncio.run(AsyncSemanticCache.open(server.url, encoder=HashEncoder(), policy=Policy(deadline=10.0)))
             ours = SemcacheCache(async_cache=cache)
             ours.update("q", settings, [Generation(text="a")])
             child = os.fork()

@@ -131,18 +131,23 @@ def test_a_ttl_of_zero_and_a_max_age_of_zero_are_not_the_default(client: OpenAI)
 
 
 def test_seconds_are_seconds(client: OpenAI) -> None:
-    number(client, extra_headers={"x-semcache-ttl": "1"})
-    headers = client.chat.completions.with_raw_response.create(**CHAT).headers
+    took = 1.0
+    while took >= 1.0:  # on a machine that stood still, or this is another answer already
+        started = time.monotonic()
+        first = number(client, extra_headers={"x-semcache-ttl": "1", "cache-control": "no-cache"})
+        create = client.chat.completions.with_raw_response.create
+        headers = create(**CHAT, extra_headers={"x-semcache-ttl": "1"}).headers
+        took = time.monotonic() - started
     assert headers["age"] == "0"
     assert headers["cache-status"] in (
         "semcache; hit; ttl=0; detail=exact",
         "semcache; hit; ttl=1; detail=exact",
     )
-    deadline = time.monotonic() + 10
-    while number(client) == 1 and time.monotonic() < deadline:
+    deadline = time.monotonic() + 30
+    while number(client) == first and time.monotonic() < deadline:
         time.sleep(0.05)
 
-    assert number(client) == 2
+    assert number(client) == first + 1
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [("1", 2), ("0.99", 2), ("0.98", 1), ("0", 1), ("-1", 1)])

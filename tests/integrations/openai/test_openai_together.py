@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,11 +17,12 @@ from openai import AsyncOpenAI, OpenAI
 
 from openai_semcache import Options, cached_call, wrap_openai
 from semcache import AsyncSemanticCache, Policy, SemanticCache
+from tests.facade import waiting, within
 from tests.integrations.openai.conftest import OTHER, RESET
 from tests.upstream import Behaviour, Upstream
 
 TEXT = "Open Settings, choose Security, then Reset password; a link is sent to your address."
-SLOWLY = Behaviour(text=TEXT, chunk_delay=0.03)  # 14 events: long enough for all to arrive
+SLOWLY = Behaviour(text=TEXT, chunk_delay=0.03)  # 14 events
 MANY = 6
 
 
@@ -57,6 +59,18 @@ def later(pool: ThreadPoolExecutor, call: Callable[[], Any], upstream: Upstream)
     return future
 
 
+def held(text: str | None = TEXT, *, events: int = 1, **more: Any) -> tuple[Behaviour, threading.Event]:
+    """Answer, or go on after the first events, when the event is set."""
+    let = threading.Event()
+    return Behaviour(text=text, hold=let, hold_after=events, **more), let
+
+
+def let_go(cache: Any, waiters: int, let: threading.Event) -> None:
+    """Let a call go on when so many wait for it."""
+    assert within(20.0, lambda: waiting(cache) == waiters), f"{waiting(cache)} wait"
+    let.set()
+
+
 def entries(cache: SemanticCache) -> int:
     return len(list(cache.entries()))
 
@@ -66,10 +80,12 @@ def entries(cache: SemanticCache) -> int:
 def test_all_who_ask_at_once_share_one_call(
     first: bool, others: bool, client: OpenAI, cache: SemanticCache, upstream: Upstream
 ) -> None:
-    upstream.next(SLOWLY if first else Behaviour(text=TEXT, delay=0.3))
+    behaviour, let = held()
+    upstream.next(behaviour)
     with ThreadPoolExecutor(MANY) as pool:
         leader = later(pool, lambda: ask(client, stream=first), upstream)
         followers = [pool.submit(ask, client, stream=others) for _ in range(MANY - 1)]
+        let_go(cache, MANY - 1, let)
         texts = [future.result() for future in (leader, *followers)]
 
     assert texts == [TEXT] * MANY
@@ -87,8 +103,10 @@ async def test_all_who_await_at_once_share_one_call(
     async_cache: AsyncSemanticCache,
     upstream: Upstream,
 ) -> None:
-    upstream.next(SLOWLY if first else Behaviour(text=TEXT, delay=0.3))
-    texts = await asyncio.gather(
+    behaviour, let = held()
+    upstream.next(behaviour)
+    _, *texts = await asyncio.gather(
+        asyncio.to_thread(let_go, async_cache, MANY - 1, let),
         ask_async(async_client, stream=first),
         *(ask_async(async_client, stream=others) for _ in range(MANY - 1)),
     )
@@ -98,8 +116,11 @@ async def test_all_who_await_at_once_share_one_call(
     assert (await async_cache.stats()).waited == MANY - 1
 
 
-def test_a_follower_gets_a_faithful_stream_of_her_own(client: OpenAI, upstream: Upstream) -> None:
-    upstream.next(SLOWLY)
+def test_a_follower_gets_a_faithful_stream_of_her_own(
+    client: OpenAI, cache: SemanticCache, upstream: Upstream
+) -> None:
+    behaviour, let = held()
+    upstream.next(behaviour)
     usage = {"stream_options": {"include_usage": True}}
 
     def follow(**more: Any) -> tuple[list[Any], str]:
@@ -109,6 +130,7 @@ def test_a_follower_gets_a_faithful_stream_of_her_own(client: OpenAI, upstream: 
     with ThreadPoolExecutor(3) as pool:
         later(pool, lambda: follow(**usage), upstream)
         asked, plain = pool.submit(follow, **usage), pool.submit(follow)
+        let_go(cache, 2, let)
         with_usage, said = asked.result()
         without, _ = plain.result()
 
@@ -138,8 +160,11 @@ def test_the_responses_api_shares_too(client: OpenAI, upstream: Upstream) -> Non
     assert upstream.count == 1
 
 
-def test_others_do_not_delay_the_one_who_streams(client: OpenAI, upstream: Upstream) -> None:
-    upstream.next(Behaviour(text=TEXT, chunk_delay=0.05))
+def test_others_do_not_delay_the_one_who_streams(
+    client: OpenAI, cache: SemanticCache, upstream: Upstream
+) -> None:
+    behaviour, let = held(events=5)
+    upstream.next(behaviour)
     with ThreadPoolExecutor(1) as pool:
         chunks = client.chat.completions.create(**chat(), stream=True)
         first = next(chunks)
@@ -147,8 +172,8 @@ def test_others_do_not_delay_the_one_who_streams(client: OpenAI, upstream: Upstr
         seen = 1
         for _ in chunks:
             seen += 1
-            if seen == 5:
-                assert not follower.done()  # each chunk came when upstream sent it
+            if seen == 5:  # each chunk came when upstream sent it
+                let_go(cache, 1, let)
         text = follower.result()
 
     assert first.choices[0].delta.role == "assistant"
@@ -183,13 +208,16 @@ async def test_awaited_streams_that_are_opened_first_and_read_later_do_not_eithe
 def test_a_leader_who_leaves_early_takes_nothing_from_the_others(
     client: OpenAI, cache: SemanticCache, upstream: Upstream
 ) -> None:
-    upstream.next(SLOWLY)
+    behaviour, let = held(events=4)
+    upstream.next(behaviour)
     with ThreadPoolExecutor(3) as pool:
         chunks = client.chat.completions.create(**chat(), stream=True)
         next(chunks)
         followers = [pool.submit(ask, client, stream=stream) for stream in (True, False)]
+        assert within(20.0, lambda: waiting(cache) == 2)
         for _ in range(3):
             next(chunks)
+        threading.Timer(0.1, let.set).start()  # closing reads on for the others
         chunks.close()
         texts = [future.result() for future in followers]
 
@@ -268,7 +296,8 @@ def test_after_a_stream_that_is_cut_the_next_one_leads(
 def test_an_error_is_shared_and_not_asked_for_again(
     stream: bool, client: OpenAI, cache: SemanticCache, upstream: Upstream
 ) -> None:
-    upstream.next(Behaviour(status=429, delay=0.3, headers={"retry-after": "7"}))
+    behaviour, let = held(status=429, headers={"retry-after": "7"})
+    upstream.next(replace(behaviour, hold_after=None))
 
     def fail() -> str | None:
         with pytest.raises(openai.RateLimitError) as caught:
@@ -277,6 +306,7 @@ def test_an_error_is_shared_and_not_asked_for_again(
 
     with ThreadPoolExecutor(MANY) as pool:
         futures = [later(pool, fail, upstream), *(pool.submit(fail) for _ in range(MANY - 1))]
+        let_go(cache, MANY - 1, let)
         waits = [future.result() for future in futures]
 
     assert waits == ["7"] * MANY
@@ -288,10 +318,12 @@ def test_an_error_is_shared_and_not_asked_for_again(
 def test_an_answer_that_may_not_be_stored_is_shared_once(
     client: OpenAI, cache: SemanticCache, upstream: Upstream
 ) -> None:
-    upstream.always(Behaviour(text=TEXT, chunk_delay=0.03, finish="length"))
+    behaviour, let = held(finish="length")
+    upstream.always(behaviour)
     with ThreadPoolExecutor(3) as pool:
         leader = later(pool, lambda: ask(client, stream=True), upstream)
         followers = [pool.submit(ask, client, stream=stream) for stream in (True, False)]
+        let_go(cache, 2, let)
         texts = [future.result() for future in (leader, *followers)]
 
     assert texts == [TEXT] * 3
@@ -387,7 +419,8 @@ def test_functions_that_stream_share_their_call(cache: SemanticCache) -> None:
 
 
 def test_calls_of_tools_are_shared_too(client: OpenAI, cache: SemanticCache, upstream: Upstream) -> None:
-    upstream.always(Behaviour(tool_calls=(("f", '{"city": "Oslo"}'),), chunk_delay=0.05))
+    behaviour, let = held(None, tool_calls=(("f", '{"city": "Oslo"}'),))
+    upstream.always(behaviour)
 
     def call(stream: bool) -> str:
         tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
@@ -401,6 +434,7 @@ def test_calls_of_tools_are_shared_too(client: OpenAI, cache: SemanticCache, ups
     with ThreadPoolExecutor(4) as pool:
         leader = later(pool, lambda: call(True), upstream)
         followers = [pool.submit(call, stream) for stream in (True, False, True)]
+        let_go(cache, 3, let)
         arguments = [future.result() for future in (leader, *followers)]
 
     assert arguments == ['{"city": "Oslo"}'] * 4
@@ -409,15 +443,18 @@ def test_calls_of_tools_are_shared_too(client: OpenAI, cache: SemanticCache, ups
 
 
 async def test_fifty_who_wait_for_a_leader_who_is_killed_cost_one_more_call(
-    async_client: AsyncOpenAI, upstream: Upstream
+    async_client: AsyncOpenAI, async_cache: AsyncSemanticCache, upstream: Upstream
 ) -> None:
-    upstream.always(Behaviour(text=TEXT, delay=0.3))
+    behaviour, let = held()
+    upstream.always(replace(behaviour, hold_after=None))
     leader = asyncio.create_task(ask_async(async_client, stream=True))
     while upstream.count == 0:
         await asyncio.sleep(0.005)
     followers = [asyncio.create_task(ask_async(async_client, stream=n % 2 == 0)) for n in range(50)]
-    await asyncio.sleep(0.1)
+    while waiting(async_cache) < 50:
+        await asyncio.sleep(0.005)
     leader.cancel()
+    let.set()
 
     assert set(await asyncio.gather(*followers)) == {TEXT}
     assert upstream.count == 2
