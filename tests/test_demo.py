@@ -33,7 +33,7 @@ TABLE = {"q1": [1.0, 0.0], "q1 again": [0.99, 0.14], "q2": [0.98, 0.2], "far": [
 @pytest.fixture
 def cache() -> Iterator[SemanticCache]:
     """A cache with a bare threshold, so that a near question is served wrongly."""
-    policy = Policy(threshold=0.9, guards=False)
+    policy = Policy(deadline=10.0, threshold=0.9, guards=False)
     with SemanticCache(store=MemoryStore(), encoder=TableEncoder(TABLE), policy=policy) as made:
         yield made
 
@@ -64,7 +64,9 @@ class _Refuses:
 
 
 def test_a_refusal_is_judged_too() -> None:
-    with SemanticCache(store=MemoryStore(), encoder=TableEncoder(TABLE), matcher=_Refuses()) as strict:
+    with SemanticCache(
+        store=MemoryStore(), encoder=TableEncoder(TABLE), matcher=_Refuses(), policy=Policy(deadline=10.0)
+    ) as strict:
         report = _played(strict, [Question("q1", "1"), Question("q1 again", "1"), Question("q2", "2")])
 
     first, wrongly, rightly = report.events

@@ -103,7 +103,7 @@ def _application(redis_url: str, home: Path) -> Iterator[str]:
     app = COMPOSE["services"]["app"]
     program, *words = [*app["entrypoint"], *app["command"]]
     here = {"/examples": str(EXAMPLES), "0.0.0.0": "127.0.0.1", "8000": str(port)}
-    command = [sys.executable, "-m", program, *(here.get(word, word) for word in words)]
+    command = [sys.executable, "-m", "tests.patience", program, *(here.get(word, word) for word in words)]
     assert list(app["environment"]) == ["SEMCACHE_REDIS"]
     environment = _environment(home) | {"SEMCACHE_REDIS": redis_url}
     process = subprocess.Popen(command, env=environment, cwd=home, stderr=subprocess.PIPE, text=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import redis
 
 from semcache import Hit, Miss, Policy
 from semcache.protocols import Position
-from semcache.testing import SlowEncoder, TableEncoder
+from semcache.testing import TableEncoder
+from semcache.types import Embeddings
 from semcache.verify import ThresholdMatcher
 from tests.facade import Facade, Loop, open_facade, within
 
@@ -43,7 +45,7 @@ def test_what_one_process_adds_another_finds_by_meaning(make: Callable[..., Faca
     assert isinstance(reader.lookup("apples"), Miss)  # its scope is loaded, and empty
     writer.put("apple", "a fruit")
 
-    assert within(5.0, lambda: isinstance(reader.lookup("apples"), Hit))
+    assert within(30.0, lambda: isinstance(reader.lookup("apples"), Hit))
 
 
 def test_a_process_that_starts_later_finds_what_is_there(make: Callable[..., Facade]) -> None:
@@ -58,16 +60,16 @@ def test_a_withdrawal_elsewhere_drops_the_local_copy(make: Callable[..., Facade]
     reader.lookup("apple")
     assert reader.lookup("apple").tier == "local"
     # Until its follower has noted a position, a process relies on the bound alone.
-    assert within(5.0, lambda: reader.cache._core.followed is not None)
+    assert within(30.0, lambda: reader.cache._core.followed is not None)
     writer.invalidate(entry_ids=[entry_id])
-    by_name = within(5.0, lambda: isinstance(reader.lookup("apple"), Miss))
+    by_name = within(30.0, lambda: isinstance(reader.lookup("apple"), Miss))
     writer.restore(entry_id)
-    assert within(5.0, lambda: isinstance(reader.lookup("apple"), Hit))
+    assert within(30.0, lambda: isinstance(reader.lookup("apple"), Hit))
     reader.lookup("apple")
     writer.invalidate(tags={"t"})
 
     assert by_name
-    assert within(5.0, lambda: isinstance(reader.lookup("apple"), Miss))
+    assert within(30.0, lambda: isinstance(reader.lookup("apple"), Miss))
 
 
 def test_without_a_log_a_withdrawn_entry_is_gone_after_the_bound(make: Callable[..., Facade]) -> None:
@@ -78,15 +80,11 @@ def test_without_a_log_a_withdrawn_entry_is_gone_after_the_bound(make: Callable[
     time.sleep(1.2)
     reader.lookup("apple")
     writer.invalidate(entry_ids=[entry_id])
-    end = time.monotonic() + 0.3
-    served = [
-        time.monotonic()
-        for _ in range(300)
-        if isinstance(reader.lookup("apple"), Hit) and not time.sleep(0.002)
-    ]
-
-    assert all(when <= end + 0.05 for when in served)
-    assert isinstance(reader.lookup("apple"), Miss)
+    end = asked = time.monotonic() + 0.3
+    while isinstance(reader.lookup("apple"), Hit):
+        assert asked <= end  # who asks after the bound doesn't get it
+        asked = time.monotonic()
+        time.sleep(0.002)
 
 
 def test_a_flushed_store_is_noticed_and_filled_again(
@@ -100,10 +98,10 @@ def test_a_flushed_store_is_noticed_and_filled_again(
         client.delete(key)
     client.close()
     missed = within(
-        5.0, lambda: isinstance(reader.lookup("apples"), Miss) and isinstance(reader.lookup("apple"), Miss)
+        30.0, lambda: isinstance(reader.lookup("apples"), Miss) and isinstance(reader.lookup("apple"), Miss)
     )
     writer.put("pear", "another fruit")
-    found = within(8.0, lambda: isinstance(reader.lookup("pears"), Hit))
+    found = within(30.0, lambda: isinstance(reader.lookup("pears"), Hit))
 
     assert missed
     assert found
@@ -123,12 +121,12 @@ def test_after_a_flush_all_processes_go_by_one_secret(
     client.close()
     if first == "one that was there":
         assert within(
-            5.0, lambda: old.lookup("pear").fence.epoch != "" and isinstance(old.lookup("pear"), Miss)
+            30.0, lambda: old.lookup("pear").fence.epoch != "" and isinstance(old.lookup("pear"), Miss)
         )
     new = make()
     stored = new.put("apple", "a fruit, again")
     found = [
-        within(5.0, lambda c=cache: (f := c.lookup("apple")) and f.text == "a fruit, again" and f)  # type: ignore[misc]
+        within(30.0, lambda c=cache: (f := c.lookup("apple")) and f.text == "a fruit, again" and f)  # type: ignore[misc]
         for cache in (old, idle)
     ]
     put_back = old.put("pear", "another fruit")
@@ -177,39 +175,57 @@ def test_lost_log_records_are_noticed(make: Callable[..., Facade], redis_url: st
     reader.cache._core.followed = reader.cache._core.followed or Position("", 0)
     for number in range(5):
         writer.put(f"prompt {number}", "x")
-    within(5.0, lambda: (at := reader.cache._follower._follower.at) and at.sequence == 5)
+    within(30.0, lambda: (at := reader.cache._follower._follower.at) and at.sequence == 5)
     client.xadd(f"semcache:{namespace}:log", {"op": "tag"}, id="50-0")  # 6 to 49 were trimmed away
     client.close()
 
-    assert within(5.0, lambda: reader.stats().failures.get("log_gap") == 1)
+    assert within(30.0, lambda: reader.stats().failures.get("log_gap") == 1)
     writer.put("apple", "a fruit")
-    assert within(5.0, lambda: isinstance(reader.lookup("apples"), Hit))
+    assert within(30.0, lambda: isinstance(reader.lookup("apples"), Hit))
 
 
-@pytest.mark.parametrize("expiry", [0.2])
+@pytest.mark.parametrize("expiry", [0.5])
 def test_an_expired_entry_is_never_served(make: Callable[..., Facade], expiry: float) -> None:
     cache = make(policy=Policy(deadline=5.0, local_bound=60.0))
-    cache.put("apple", "a fruit", ttl=expiry)
-    hit = cache.lookup("apple")
-    cache.lookup("apple")
+    took = expiry
+    while took >= expiry:  # on a machine that stood still it may have expired before it was read
+        started = time.monotonic()
+        cache.put("apple", "a fruit", ttl=expiry)
+        hits = [cache.lookup("apple"), cache.lookup("apple")]
+        took = time.monotonic() - started
     time.sleep(expiry)
 
-    assert isinstance(hit, Hit)
+    assert all(isinstance(hit, Hit) for hit in hits)
     assert isinstance(cache.lookup("apple"), Miss)
     assert isinstance(cache.lookup("apples"), Miss)
 
 
+class HeldEncoder(TableEncoder):
+    """Embeds when it is let."""
+
+    def __init__(self, *table: Any, **options: Any) -> None:
+        super().__init__(*table, **options)
+        self.let = threading.Event()
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        assert self.let.wait(60)
+        return super().encode(texts)
+
+
 def test_an_embedding_that_came_late_is_attached(make: Callable[..., Facade]) -> None:
-    encoder = SlowEncoder(TableEncoder(TABLE, default=[-1.0, 0.0]), 0.4)
+    encoder = HeldEncoder(TABLE, default=[-1.0, 0.0])
     writer, reader = make(encoder=encoder, policy=Policy(deadline=0.2)), make()
     writer.cache._core.encoded = True  # it isn't the first one, for which a put would wait
     assert isinstance(reader.lookup("apples"), Miss)
-    stored = writer.put("apple", "a fruit")
+    stored = within(
+        30.0, lambda: writer.put("apple", "a fruit")
+    )  # writing may be late too, and isn't the subject
+    encoder.let.set()
 
     assert stored.outcome == "stored"
-    assert writer.stats().failures["late_embedding"] == 1
-    assert within(8.0, lambda: isinstance(reader.lookup("apples"), Hit))
-    assert within(8.0, lambda: isinstance(writer.lookup("apples"), Hit))
+    assert writer.stats().failures["late_embedding"] >= 1
+    assert within(30.0, lambda: isinstance(reader.lookup("apples"), Hit))
+    assert within(30.0, lambda: isinstance(writer.lookup("apples"), Hit))
 
 
 def test_an_unreadable_entrys_place_can_be_filled_again(

@@ -87,11 +87,11 @@ def test_semantic_hits_come_back_without_new_puts(make: Callable[..., Facade]) -
     before.put("pear", "about pears")
     after = make(new_encoder())
 
-    assert within(10.0, lambda: text_of(after.lookup("apples")) == "about apples")
-    assert within(10.0, lambda: text_of(after.lookup("pears")) == "about pears")
+    assert within(30.0, lambda: text_of(after.lookup("apples")) == "about apples")
+    assert within(30.0, lambda: text_of(after.lookup("pears")) == "about pears")
     assert text_of(before.lookup("apples")) == "about apples"  # who still has the old one finds as before
     assert text_of(make(old_encoder()).lookup("pears")) == "about pears"
-    assert within(10.0, lambda: (p := after.stats().reembedding) and p.finished and p.done == 2)
+    assert within(30.0, lambda: (p := after.stats().reembedding) and p.finished and p.done == 2)
 
 
 def test_embeddings_of_two_encoders_of_one_length_are_never_compared(make: Callable[..., Facade]) -> None:
@@ -153,12 +153,12 @@ def test_two_processes_share_the_work(make: Callable[..., Facade]) -> None:
 def test_what_an_older_process_puts_later_is_embedded_too(make: Callable[..., Facade]) -> None:
     before, after = make(old_encoder()), make(new_encoder())
     assert isinstance(after.lookup("apples"), Miss)
-    assert within(10.0, lambda: (p := after.stats().reembedding) and p.finished)
+    assert within(30.0, lambda: (p := after.stats().reembedding) and p.finished)
     before.put("apple", "about apples")
-    assert within(5.0, lambda: after.cache._core.foreign)
+    assert within(30.0, lambda: after.cache._core.foreign)
     look_now(after)
 
-    assert within(10.0, lambda: text_of(after.lookup("apples")) == "about apples")
+    assert within(30.0, lambda: text_of(after.lookup("apples")) == "about apples")
 
 
 HALF = """
@@ -214,7 +214,7 @@ def test_a_cache_that_closes_amid_its_work_leaves_the_lease_to_others(
         before.put(word, f"about {word}s")
     after = make(new_encoder(), reembed_rate=0.5)  # waits for seconds after each batch
     assert isinstance(after.lookup("cherries"), Miss)  # its follower is there
-    assert within(5.0, lambda: client.exists(Keys(namespace).named("leader", "reembed:new-2-l2")) == 1)
+    assert within(30.0, lambda: client.exists(Keys(namespace).named("leader", "reembed:new-2-l2")) == 1)
     after.close()
 
     assert client.exists(Keys(namespace).named("leader", "reembed:new-2-l2")) == 0
@@ -227,7 +227,7 @@ def test_encoders_that_nobody_uses_leave_nothing_behind(
     before = make(old_encoder())
     before.put("apple", "about apples")
     assert isinstance(before.lookup("pears"), Miss)  # its follower is there
-    assert within(5.0, lambda: client.zcard(Keys(namespace).encoders) == 1)
+    assert within(30.0, lambda: client.zcard(Keys(namespace).encoders) == 1)
     before.close()
     after = make(new_encoder(), encoder_ttl=0.0, reembed_rate=0.0)
     follower_of = after.cache._core
@@ -243,7 +243,7 @@ def test_encoders_that_nobody_uses_leave_nothing_behind(
     back = make(old_encoder(), reembed_rate=0.0)  # somebody goes back
     assert isinstance(back.lookup("apples"), Miss)
     assert back.reembed().done == 1
-    assert within(5.0, lambda: text_of(back.lookup("apples")) == "about apples")
+    assert within(30.0, lambda: text_of(back.lookup("apples")) == "about apples")
     assert client.hexists(entry, "embedding")
 
 
@@ -275,7 +275,9 @@ def test_it_keeps_to_its_rate() -> None:
     ) as before:
         for number in range(100):
             before.put(f"prompt {number}", "x")
-    with SemanticCache(store=store, encoder=new_encoder(), matcher=ThresholdMatcher(0.9)) as after:
+    with SemanticCache(
+        store=store, encoder=new_encoder(), matcher=ThresholdMatcher(0.9), policy=patient
+    ) as after:
         after.lookup("apple")
         work = Reembedder(after._core, store, stop=clock, clock=clock)  # type: ignore[arg-type]
         seen: list[Reembedding] = []
@@ -332,7 +334,8 @@ def test_stores_keep_an_embedding_for_each_encoder(kind: str, redis_url: str, na
 
 def test_the_command_embeds_again(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with SemanticCache.open(data_dir=folder, encoder=old_encoder(), matcher=ThresholdMatcher(0.9)) as cache:
+    options: dict[str, Any] = {"matcher": ThresholdMatcher(0.9), "policy": Policy(deadline=30.0)}
+    with SemanticCache.open(data_dir=folder, encoder=old_encoder(), **options) as cache:
         cache.put("apple", "about apples")
     command = [sys.executable, "-m", "semcache.cli", "reembed", "--data-dir", str(folder)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

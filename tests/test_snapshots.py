@@ -62,7 +62,7 @@ def fill(cache: Facade) -> None:
     assert isinstance(cache.lookup("pears"), Miss)
     cache.put("apple", "a fruit")
     assert isinstance(cache.lookup("apples"), Hit)
-    assert within(5.0, lambda: (at := cache.cache._follower._follower.at) and at.sequence >= 1 and at.mark)
+    assert within(30.0, lambda: (at := cache.cache._follower._follower.at) and at.sequence >= 1 and at.mark)
 
 
 def kept(tmp_path: Path) -> Path:
@@ -233,7 +233,7 @@ def test_a_process_that_read_rows_itself_doesnt_take_the_snapshot_as_well(
     core.loaded["elsewhere"] = 1
 
     assert isinstance(second.lookup("apples"), Hit)
-    assert within(5.0, lambda: core.followed is not None)
+    assert within(30.0, lambda: core.followed is not None)
     assert "elsewhere" in core.loaded
 
 
@@ -263,21 +263,21 @@ def test_a_process_that_changed_little_leaves_the_snapshot_as_it_is(
     fill(first)
     for number in range(300):
         first.put(f"prompt {number}", "x")
-    assert within(10.0, lambda: first.cache._follower._follower.at.sequence == 301)
+    assert within(30.0, lambda: first.cache._follower._follower.at.sequence == 301)
     first.close()
     written = kept(tmp_path).stat()
     second = make()
     assert isinstance(second.lookup("apples"), Hit)
     second.lookup(CacheRequest("apples", tenant="another"))  # one more scope, with nothing in it
     second.put("pear", "another fruit")
-    assert within(5.0, lambda: second.cache._follower._follower.at.sequence == 302)
+    assert within(30.0, lambda: second.cache._follower._follower.at.sequence == 302)
     second.close()
     unchanged = kept(tmp_path).stat()
     third = make()
     for number in range(300, 310):
         third.put(f"prompt {number}", "x")
     assert isinstance(third.lookup("pears"), Hit)
-    assert within(5.0, lambda: third.cache._follower._follower.at.sequence == 312)
+    assert within(30.0, lambda: third.cache._follower._follower.at.sequence == 312)
     third.close()
 
     assert unchanged.st_ino == written.st_ino
@@ -288,7 +288,7 @@ def test_a_snapshot_is_written_from_time_to_time(make: Callable[..., Facade], tm
     cache = make(policy=Policy(deadline=5.0, snapshot_every=0.2))
     fill(cache)
 
-    assert within(8.0, lambda: list((tmp_path / "kept").glob("*.snapshot")))
+    assert within(30.0, lambda: list((tmp_path / "kept").glob("*.snapshot")))
 
 
 class LettingGo(AdaptiveIndex):
@@ -320,13 +320,13 @@ def test_what_leaves_the_index_while_it_is_written_isnt_taken_for_whole(redis_ur
         follower.keep()
         whole = AdaptiveIndex(2).restore(path)
         cache.put("pear", "another fruit")
-        assert within(5.0, lambda: follower._follower.at.sequence == 2)  # type: ignore[union-attr]
+        assert within(30.0, lambda: follower._follower.at.sequence == 2)  # type: ignore[union-attr]
         index.happens = lambda: core.scope_dropped(scope)  # type: ignore[misc, assignment]
         follower.keep()
         dropped = AdaptiveIndex(2).restore(path)
         assert isinstance(cache.lookup("pears"), Hit)
         cache.put("pear", "yet another fruit")
-        assert within(5.0, lambda: follower._follower.at.sequence == 3)  # type: ignore[union-attr]
+        assert within(30.0, lambda: follower._follower.at.sequence == 3)  # type: ignore[union-attr]
         index.happens = core.forget  # type: ignore[misc, assignment]
         follower.keep()
 
@@ -461,7 +461,7 @@ async def test_the_service_keeps_its_index_where_it_is_told_to(
     cache = await open_cache(load_settings(None, environment=environment))
     await cache.lookup("How do I reset my password?")
     await cache.put("How do I reset my password?", "Open Settings.")
-    assert within(10.0, lambda: (at := cache._follower._follower.at) and at.mark)  # type: ignore[union-attr]
+    assert within(30.0, lambda: (at := cache._follower._follower.at) and at.mark)  # type: ignore[union-attr]
     await cache.close()
 
     assert [path.suffix for path in tmp_path.iterdir()] == [".snapshot"]

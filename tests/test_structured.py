@@ -72,7 +72,7 @@ def test_a_pattern_that_searches_for_ever_is_given_up(pattern: str) -> None:
     started = time.perf_counter()
 
     assert not structure.admits(json.dumps("a" * 60 + "!"))
-    assert time.perf_counter() - started < 1.0
+    assert time.perf_counter() - started < 30.0  # and not for years
 
 
 @given(

@@ -219,8 +219,8 @@ def test_a_server_that_hangs_costs_the_deadline_once(server: Server) -> None:
     took = time.monotonic() - begin
     released.set()
 
-    assert 0.3 <= took < 10
-    assert len(server.requests) == 1
+    assert 0.3 <= took < 15
+    assert len(server.requests) <= 1
 
 
 def test_the_deadline_covers_all_batches(server: Server) -> None:

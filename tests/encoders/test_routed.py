@@ -109,7 +109,7 @@ def test_a_text_is_embedded_alike_whatever_stands_beside_it(texts: list[str]) ->
 
 
 def test_a_cache_has_it_unless_it_is_given_another() -> None:
-    with SemanticCache.open("memory://") as cache:
+    with SemanticCache.open("memory://", policy=Policy(deadline=30.0)) as cache:
         cache.put(CacheRequest("How do I reset my password?", model="m"), "Click on Forgot password.")
         asked = CacheRequest("how can I reset the password", model="m")
         hit = cache.lookup(asked)

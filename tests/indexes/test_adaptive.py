@@ -257,12 +257,13 @@ def test_ten_scopes_of_100_cost_no_more_to_search_than_one_of_1000() -> None:
     for scope in range(10):
         ten.add(f"s{scope}", names(100), embeddings[scope * 100 :][:100], [None] * 100)
 
-    def fastest(index: ArenaIndex, scopes: list[str]) -> float:
-        times = []
-        for i in range(200):
-            start = time.perf_counter()
-            index.search(scopes[i % len(scopes)], embeddings[i], 8, now=0.0)
-            times.append(time.perf_counter() - start)
-        return sorted(times)[20]
+    def took(index: ArenaIndex, scope: str, turn: int) -> float:
+        start = time.perf_counter()
+        index.search(scope, embeddings[turn], 8, now=0.0)
+        return time.perf_counter() - start
 
-    assert fastest(ten, [f"s{i}" for i in range(10)]) <= fastest(one, ["s"])
+    # By turns, since the machine may be slower for a while.
+    times = [(took(ten, f"s{turn % 10}", turn), took(one, "s", turn)) for turn in range(200)]
+    of_ten, of_one = (sorted(column)[20] for column in zip(*times, strict=True))
+
+    assert of_ten <= of_one

@@ -44,7 +44,7 @@ class Model:
         return "answer" if self.same else f"answer {call}"
 
 
-def until(true: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(true: Callable[[], Any], seconds: float = 30.0) -> Any:
     end = time.monotonic() + seconds
     while not (found := true()) and time.monotonic() < end:
         time.sleep(0.005)
@@ -249,7 +249,7 @@ def test_two_processes_refresh_an_entry_once(make: Make) -> None:
 
 
 def test_what_is_read_often_is_answered_before_it_expires(make: Make) -> None:
-    policy = Policy(deadline=5.0, ttl=5.0, refresh_ahead=0.02)
+    policy = Policy(deadline=5.0, ttl=60.0, refresh_ahead=0.002, local_bound=60.0)
     cache, model = make(policy=policy), Model()
     cache.get_or_compute("q", model)
     until(lambda: cache.get_or_compute("q", model).text == "answer 2")

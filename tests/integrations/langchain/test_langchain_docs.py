@@ -10,6 +10,7 @@ import pytest
 from langchain_core.globals import set_llm_cache
 
 from semcache import SemanticCache
+from tests.patience import PATIENT, defaults
 from tests.upstream import Behaviour, Upstream
 
 PAGE = Path(__file__).parents[3] / "docs" / "langchain.md"
@@ -28,6 +29,8 @@ def test_the_examples_run(upstream: Upstream, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("OPENAI_BASE_URL", upstream.url)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for values in defaults():
+        monkeypatch.setitem(values, "policy", PATIENT)
     names: dict[str, Any] = {"__name__": "docs"}
     try:
         for example in examples():

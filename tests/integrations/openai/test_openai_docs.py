@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENT, defaults
 from tests.upstream import Behaviour, Upstream
 
 PAGE = Path(__file__).parents[3] / "docs" / "openai.md"
@@ -23,6 +24,8 @@ def test_the_examples_of_the_page_run(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     monkeypatch.setenv("OPENAI_BASE_URL", upstream.url)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for values in defaults():
+        monkeypatch.setitem(values, "policy", PATIENT)
     names: dict[str, Any] = {"__name__": "page"}
     try:
         for example in examples():

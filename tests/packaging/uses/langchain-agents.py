@@ -4,9 +4,9 @@ from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
 
 from langchain_semcache import SemcacheMiddleware
-from semcache import SemanticCache
+from semcache import Policy, SemanticCache
 
-with SemanticCache.open("memory://") as cache:
+with SemanticCache.open("memory://", policy=Policy(deadline=10.0)) as cache:
     model = FakeListChatModel(responses=["first", "second"])
     agent = create_agent(model, middleware=[SemcacheMiddleware(cache, model="fake")])
     question = {"messages": [("user", "How do I reset my password?")]}

@@ -5,9 +5,9 @@ import sys
 from openai import OpenAI
 
 from openai_semcache import wrap_openai
-from semcache import SemanticCache
+from semcache import Policy, SemanticCache
 
-with SemanticCache.open("memory://") as cache:
+with SemanticCache.open("memory://", policy=Policy(deadline=10.0)) as cache:
     client = wrap_openai(OpenAI(api_key="k", base_url=sys.argv[1]), cache)
     question = [{"role": "user", "content": "How do I reset my password?"}]
     first, again = (
