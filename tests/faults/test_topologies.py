@@ -38,7 +38,7 @@ def dropped() -> Iterator[None]:
 
 
 def open_cache(kind: str, target: Any, loop: Loop, **options: Any) -> Facade:
-    policy = Policy(deadline=2.0, local_bound=0.0, breaker_failures=1000, flight_lease=0.3)
+    policy = Policy(deadline=5.0, local_bound=0.0, breaker_failures=1000, flight_lease=0.3)
     return open_facade(
         kind, target, loop, encoder=TableEncoder(TABLE, default=[-0.7, 0.714]), matcher=ThresholdMatcher(0.9),
         **{"policy": policy, **options},
@@ -279,7 +279,7 @@ def test_a_withdrawal_says_what_was_durable(tmp_path: Path, loop: Loop) -> None:
                 "sync",
                 f"redis://127.0.0.1:{server.port}",
                 loop,
-                policy=Policy(deadline=2.0, durability=durability),
+                policy=Policy(deadline=5.0, durability=durability),
             )  # type: ignore[arg-type]
             cache.put("apple", "a fruit")
             said[name] = cache.invalidate(tags={"t"}).durability

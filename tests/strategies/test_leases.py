@@ -117,7 +117,7 @@ def test_eight_processes_of_fifty_callers_call_the_model_once(
 def test_a_leader_that_is_killed_costs_one_more_call(
     start: Callable[..., list[Worker]], calls: Path, kind: str
 ) -> None:
-    workers = start(kind, 4, callers=10, lease=1.5, seconds=3.0)
+    workers = start(kind, 4, callers=10, lease=4.5, seconds=6.0)
     for worker in workers:
         worker.ask("one text")
     leader = until(lambda: noted(calls))[0]["pid"]
@@ -126,7 +126,7 @@ def test_a_leader_that_is_killed_costs_one_more_call(
     dead.end()
     found = [worker.answer() for worker in workers if worker is not dead]
 
-    assert len(noted(calls)) == 2  # also: a lease of 1.5 s was extended over a call of 3 s
+    assert len(noted(calls)) == 2  # also: a lease of 4.5 s was extended over a call of 6 s
     assert [answer["texts"] for answer in found] == [["answer to one text"]] * 3
 
 
@@ -180,7 +180,7 @@ def pair(
             opened.append(
                 open_facade(
                     request.param, redis_url, loop, encoder=TableEncoder({}, default=[1.0, 0.0]),
-                    matcher=ThresholdMatcher(0.9), namespace=namespace, policy=Policy(**{"deadline": 5.0, **policy}),
+                    matcher=ThresholdMatcher(0.9), namespace=namespace, policy=Policy(**{"deadline": 5.0, "flight_lease": 60.0, **policy}),
                 )
             )  # fmt: skip
         return opened[-2], opened[-1]
@@ -266,7 +266,7 @@ def test_a_leader_that_fails_is_followed_by_the_next(pair: Pair) -> None:
 
     assert isinstance(first(), ValueError)
     assert second().stored
-    assert time.monotonic() - started < 2.0  # it was told: a lease lasts 5 s
+    assert time.monotonic() - started < 30.0  # it was told: a lease lasts 60 s
 
 
 def test_nobody_queues_for_answers_that_arent_stored(pair: Pair) -> None:
@@ -285,7 +285,7 @@ def test_nobody_queues_for_answers_that_arent_stored(pair: Pair) -> None:
     others = [later(lambda c=cache: c.get_or_compute("q", held)) for cache in (other, third)]  # type: ignore[misc]
     until(lambda: waits(other) and waits(third))
     model.let.set()
-    asked = [together.asked.acquire(timeout=3) for _ in others]  # both at once, neither after the other
+    asked = [together.asked.acquire(timeout=20) for _ in others]  # both at once, neither after the other
     together.let.set()
 
     assert asked == [True, True]
@@ -307,7 +307,7 @@ def test_a_caller_waits_no_longer_than_it_wants_to(pair: Pair) -> None:
 
     assert quick.calls == 1
     assert not found.hit
-    assert 0.25 < took < 3.0
+    assert 0.25 < took < 20.0
 
 
 def test_a_lease_is_given_back_by_the_put_and_left_alone_by_hits(
@@ -379,8 +379,8 @@ def test_a_miss_costs_one_round_trip_more_and_a_hit_none(redis_url: str, namespa
 
 async def test_a_leader_that_is_cancelled_gives_its_lease_back(redis_url: str, namespace: str) -> None:
     options: dict[str, Any] = {
-        "namespace": namespace, "policy": Policy(deadline=5.0), "encoder": TableEncoder({}, default=[1.0, 0.0]),
-        "matcher": ThresholdMatcher(0.9),
+        "namespace": namespace, "policy": Policy(deadline=5.0, flight_lease=60.0), "matcher": ThresholdMatcher(0.9),
+        "encoder": TableEncoder({}, default=[1.0, 0.0]),
     }  # fmt: skip
     asked = asyncio.Event()
 
@@ -401,12 +401,10 @@ async def test_a_leader_that_is_cancelled_gives_its_lease_back(redis_url: str, n
         second = asyncio.create_task(other.get_or_compute("q", answers))
         while not other._core.arrivals:
             await asyncio.sleep(0.01)
-        started = time.monotonic()
         first.cancel()
-        found = await asyncio.wait_for(second, 10)
+        found = await asyncio.wait_for(second, 30)  # it was told: a lease lasts 60 s
 
         assert found.text == "answer"
-        assert time.monotonic() - started < 3.0
         with pytest.raises(asyncio.CancelledError):
             await first
 
@@ -416,7 +414,7 @@ def test_a_store_that_dies_lets_those_who_wait_go(tmp_path: Path, namespace: str
         url = f"redis://127.0.0.1:{server.port}/0"
         caches = [
             SemanticCache.open(
-                url, namespace=namespace, policy=Policy(deadline=1.0), encoder=TableEncoder({}, default=[1.0, 0.0]),
+                url, namespace=namespace, policy=Policy(deadline=5.0), encoder=TableEncoder({}, default=[1.0, 0.0]),
                 matcher=ThresholdMatcher(0.9),
             )
             for _ in range(2)
@@ -456,8 +454,8 @@ def test_a_child_of_a_fork_has_no_lease_and_can_take_one(redis_url: str, namespa
         assert os.waitstatus_to_exitcode(status) == 0
 
 
-def test_a_later_lease_is_extended_too(pair: Pair) -> None:
-    one, other = pair(flight_lease=0.3)
+def test_a_later_lease_is_extended_too(pair: Pair, redis_url: str, namespace: str) -> None:
+    one, other = pair(flight_lease=4.5)
     one.get_or_compute("warm up", lambda request: "a")
     time.sleep(0.4)  # the thread that extends leases has nothing to do by now
     model = Model()
@@ -465,7 +463,10 @@ def test_a_later_lease_is_extended_too(pair: Pair) -> None:
     assert model.asked.acquire(timeout=10)
     second = later(lambda: other.get_or_compute(CacheRequest("q", mode="exact"), model))
     until(lambda: waits(other))
-    time.sleep(1.0)
+    with redis.Redis.from_url(redis_url) as client:
+        (lease,) = client.scan_iter(f"semcache:{namespace}:lease:*")
+        left = [client.pttl(lease)]
+        until(lambda: left.append(client.pttl(lease)) or left[-1] > left[-2])
     model.let.set()
 
     assert first().stored
