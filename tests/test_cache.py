@@ -590,7 +590,10 @@ def held_up(cache: Facade, monkeypatch: pytest.MonkeyPatch, times: float) -> Non
     monkeypatch.setattr(core, "_clock_for", slow)
 
 
-def test_who_is_held_up_reads_the_exact_match_again(cache: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_held_up_reads_the_exact_match_again(
+    make: Callable[..., Facade], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = make(policy=Policy(deadline=60.0))
     cache.put(RESET, "Click here.")
     cache.put(RESET_TOO, "Click there.")
     held_up(cache, monkeypatch, 1)

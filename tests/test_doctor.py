@@ -154,7 +154,9 @@ def store(redis_url: str, namespace: str, encoder: Encoder) -> Iterator[Store]:
         found = cache.lookup("c")
         assert found
         cache.invalidate(entry_ids=[found.entry_id])
-    opened = open_store(redis_url, namespace=namespace, policy=Policy(), data_dir=None, asynchronous=False)
+    opened = open_store(
+        redis_url, namespace=namespace, policy=Policy(deadline=10.0), data_dir=None, asynchronous=False
+    )
     yield opened.store
     opened.store.close()
     opened.background.close()
@@ -267,14 +269,14 @@ def test_a_real_server_without_the_append_only_file_fails(tmp_path: Path, encode
     try:
         _wait_for(path)
         opened = open_store(
-            f"unix://{path}", namespace="n", policy=Policy(), data_dir=None, asynchronous=False
+            f"unix://{path}", namespace="n", policy=Policy(deadline=10.0), data_dir=None, asynchronous=False
         )
         checks = {check.name: check.status for check in examine(opened.store, encoder)}
         opened.store.close()
         opened.background.close()
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(30)
 
     assert (checks["persistence"], checks["eviction"]) == ("fail", "fail")
 

@@ -310,16 +310,16 @@ def test_stores_keep_an_embedding_for_each_encoder(kind: str, redis_url: str, na
         cache.put("pear", "y")
         gone = cache.put("plum", "z").entry_id
         cache.invalidate(entry_ids=[gone])
-        (own,) = store.embeddings([entry_id], "old-2-l2", timeout=1.0)
-        (found,) = store.foreign([entry_id], "other", timeout=1.0)
+        (own,) = store.embeddings([entry_id], "old-2-l2", timeout=30.0)
+        (found,) = store.foreign([entry_id], "other", timeout=30.0)
         more = encode_embedding(new_encoder().encode(["apple"])[0])
-        stale = store.embed([Embedded(entry_id, 1, found.scope, more)], "other", timeout=1.0)
-        done = store.embed([Embedded(entry_id, found.revision, found.scope, more)], "other", timeout=1.0)
-        members = store.members(found.scope, "other", timeout=1.0)
+        stale = store.embed([Embedded(entry_id, 1, found.scope, more)], "other", timeout=30.0)
+        done = store.embed([Embedded(entry_id, found.revision, found.scope, more)], "other", timeout=30.0)
+        members = store.members(found.scope, "other", timeout=30.0)
         left = [one.prompt for batch in store.scan_foreign("other") for one in batch]
-        both = [store.embeddings([entry_id], name, timeout=1.0) for name in ("old-2-l2", "other", "third")]
-        dropped = store.forget_encoders(["other"], timeout=1.0)
-        after = [store.embeddings([entry_id], name, timeout=1.0) for name in ("old-2-l2", "other")]
+        both = [store.embeddings([entry_id], name, timeout=30.0) for name in ("old-2-l2", "other", "third")]
+        dropped = store.forget_encoders(["other"], timeout=30.0)
+        after = [store.embeddings([entry_id], name, timeout=30.0) for name in ("old-2-l2", "other")]
 
         assert (found.prompt, stale, done) == ("apple", 0, 1)
         assert [name for name, _ in members] == [entry_id]
@@ -328,8 +328,8 @@ def test_stores_keep_an_embedding_for_each_encoder(kind: str, redis_url: str, na
         assert both == [[own], [more], [None]]
         assert dropped == 1
         assert after == [[own], [None]]
-        assert store.foreign([entry_id], "old-2-l2", timeout=1.0) == []
-        assert store.foreign([gone, "m/v/" + "0" * 32], "other", timeout=1.0) == []
+        assert store.foreign([entry_id], "old-2-l2", timeout=30.0) == []
+        assert store.foreign([gone, "m/v/" + "0" * 32], "other", timeout=30.0) == []
 
 
 def test_the_command_embeds_again(tmp_path: Path) -> None:

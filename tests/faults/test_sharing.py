@@ -168,7 +168,7 @@ def test_a_sweep_takes_expired_entries_off_the_lists_of_scopes(
     make: Callable[..., Facade], redis_url: str, namespace: str
 ) -> None:
     cache = make(namespace, policy=Policy(deadline=5.0, sweep_every=0.0))
-    cache.put("apple", "a fruit", ttl=0.05)
+    cache.put("apple", "a fruit", ttl=60.0)
     client = redis.Redis.from_url(redis_url)
     (members,) = client.scan_iter(f"semcache:{namespace}:members:*")
     (name,) = client.zrange(members, 0, -1)

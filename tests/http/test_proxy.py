@@ -377,19 +377,21 @@ def test_a_body_that_is_too_large_is_a_413(stub: Upstream) -> None:
 
 
 def test_a_client_that_dawdles_with_headers_or_body_is_let_go(stub: Upstream) -> None:
-    with Served(stub.url, header_timeout=0.2, body_timeout=0.2) as served:
+    with Served(stub.url, header_timeout=0.2) as served:
         host, port = served.origin.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as sock:
             sock.sendall(b"POST /v1/chat/completions HT")
             assert sock.recv(100) == b""
+    with Served(stub.url, body_timeout=0.2) as served:
+        host, port = served.origin.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as sock:
             sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
             assert sock.recv(100).split(b" ")[1] == b"408"
 
 
 def test_a_call_under_way_keeps_its_connection_past_the_header_timeout(stub: Upstream) -> None:
-    stub.next(Behaviour(delay=0.6))
-    with Served(stub.url, header_timeout=0.2) as served:
+    stub.next(Behaviour(delay=3.0))
+    with Served(stub.url, header_timeout=2.0) as served:
         assert served.chat(QUESTION).status_code == 200
 
 

@@ -298,8 +298,11 @@ def test_a_cluster_stays_within_it(tmp_path: Path, namespace: str) -> None:
         def count() -> None:
             clients = [node.client() for node in nodes]
             while not stop.is_set():
-                sizes = [c.eval(COUNT, 0, Keys(namespace).prefix + "entry:*")[0] for c in clients]
-                peak[0] = max(peak[0], sum(sizes))
+                # Nodes are counted one after the other: what is the same before and after was so at one moment.
+                before = [set(c.keys(Keys(namespace).prefix + "entry:*")) for c in clients]
+                after = [set(c.keys(Keys(namespace).prefix + "entry:*")) for c in reversed(clients)]
+                if before == after[::-1]:
+                    peak[0] = max(peak[0], sum(map(len, before)))
 
         watcher = threading.Thread(target=count)
         watcher.start()
@@ -318,7 +321,7 @@ def test_a_cluster_stays_within_it(tmp_path: Path, namespace: str) -> None:
         held_now = [list(n.client().scan_iter(match=f"semcache:{namespace}:entry:*")) for n in nodes]
         assert 50 <= sum(map(len, held_now)) <= 60
         assert all(held_now)
-        assert peak[0] <= 60 + 2  # nodes are counted one after the other
+        assert 0 < peak[0] <= 60
 
 
 def test_a_cache_keeps_what_is_used(make: Callable[..., Facade]) -> None:
