@@ -649,7 +649,8 @@ def test_explain_serves_and_counts_nothing(cache: Facade) -> None:
     assert cache.stats().requests == before
 
 
-def test_every_lookup_is_counted_once(cache: Facade) -> None:
+def test_every_lookup_is_counted_once(make: Callable[..., Facade]) -> None:
+    cache = make(policy=Policy(deadline=5.0, local_bound=60.0))
     cache.get_or_compute(ask(), lambda request: "x")  # miss
     cache.lookup(ask())  # exact, from the store
     cache.lookup(ask())  # exact, from the local copy

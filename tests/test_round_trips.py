@@ -113,7 +113,11 @@ def test_an_empty_scope_costs_no_encoder_run(redis_url: str, namespace: str) -> 
     encoder = TableEncoder({}, default=[1.0, 0.0])
     store = RedisStore(connect(redis_url, 5.0), namespace)
     with SemanticCache(
-        store=store, encoder=encoder, namespace=namespace, matcher=ThresholdMatcher(0.9)
+        store=store,
+        encoder=encoder,
+        namespace=namespace,
+        matcher=ThresholdMatcher(0.9),
+        policy=Policy(deadline=5.0),
     ) as cache:
         cache.lookup("apple")
         calls = encoder.calls

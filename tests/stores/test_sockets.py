@@ -109,7 +109,7 @@ def test_a_write_that_nobody_reads_ends_at_its_limit(silent: Any) -> None:
 
 def test_the_callers_own_client_waits_as_long_as_she_wants_afterwards(redis_url: str, namespace: str) -> None:
     with redis.Redis.from_url(redis_url, socket_timeout=7.0) as client:
-        policy = Policy(deadline=0.25)
+        policy = Policy(deadline=5.0)
         with SemanticCache.open(client, encoder=HashEncoder(8), namespace=namespace, policy=policy) as cache:
             cache.put("How are you?", "Well.")
             assert isinstance(cache.lookup("How are you?"), Hit)

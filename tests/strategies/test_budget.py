@@ -76,7 +76,11 @@ def test_the_accounts_are_exact(store: RedisStore, client: redis.Redis, namespac
     assert int(facts["budget_evicted"]) > 20
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 300), st.integers(1, 5), st.booleans()),

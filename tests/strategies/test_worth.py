@@ -66,7 +66,9 @@ def test_a_hit_saves_what_the_answer_cost(
 
 
 def test_stats_tell_what_serving_was_worth(make: Callable[..., Facade]) -> None:
-    cache = make({"another": [1.0, 0.0, 0.0]}, policy=Policy(deadline=5.0, usd_in=1.0, usd_out=2.0))
+    cache = make(
+        {"another": [1.0, 0.0, 0.0]}, policy=Policy(deadline=5.0, local_bound=60.0, usd_in=1.0, usd_out=2.0)
+    )
     response = Response("x", usage={"prompt_tokens": 100, "completion_tokens": 50}, latency_ms=200.0)
     cache.put("question", response)
     for _ in range(8):
