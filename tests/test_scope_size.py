@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from semcache import AsyncSemanticCache, CacheRequest, SemanticCache
+from semcache import AsyncSemanticCache, CacheRequest, Policy, SemanticCache
 from semcache.evaluate import Vectors, replay
 from semcache.evaluate_rows import Request
 from semcache.protocols import Judgement
@@ -13,6 +13,7 @@ from semcache.stores.memory import AsyncMemoryStore, MemoryStore
 from semcache.testing import TableEncoder
 
 TABLE = {"a": [1.0, 0.0], "b": [0.9, 0.1], "c": [0.8, 0.2], "d": [0.7, 0.3], "e": [0.6, 0.4]}
+PATIENT = Policy(deadline=30.0)
 
 
 class _Sizes:
@@ -30,7 +31,9 @@ class _Sizes:
 
 def test_a_lookup_tells_how_many_prompts_its_scope_holds() -> None:
     matcher = _Sizes()
-    with SemanticCache(store=MemoryStore(), encoder=TableEncoder(TABLE), matcher=matcher) as cache:
+    with SemanticCache(
+        store=MemoryStore(), encoder=TableEncoder(TABLE), matcher=matcher, policy=PATIENT
+    ) as cache:
         for prompt in ("a", "b", "c"):
             cache.put(prompt, "answer")
         cache.put(CacheRequest("e", tenant="another"), "answer")
@@ -44,7 +47,7 @@ def test_an_awaited_lookup_tells_the_same() -> None:
 
     async def main() -> None:
         async with AsyncSemanticCache(
-            store=AsyncMemoryStore(), encoder=TableEncoder(TABLE), matcher=matcher
+            store=AsyncMemoryStore(), encoder=TableEncoder(TABLE), matcher=matcher, policy=PATIENT
         ) as cache:
             for prompt in ("a", "b"):
                 await cache.put(prompt, "answer")
