@@ -16,6 +16,7 @@ GUARDS: Final = (
     "currency",
     "negation",
     "antonym",
+    "quantifier",
     "name",
     "place",
     "code",

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from semcache.guards import context, parts, polarity, quantities, roles, routes, substitutions, wording
+from semcache.guards import (
+    context,
+    parts,
+    polarity,
+    quantifiers,
+    quantities,
+    roles,
+    routes,
+    substitutions,
+    wording,
+)
 from semcache.guards.analysis import Analysis, analyse
 from semcache.guards.comparison import Comparison, compare
 from semcache.guards.normal import normal_form
@@ -25,6 +35,7 @@ GUARDS: Final[tuple[tuple[str, Guard], ...]] = (
     ("place", quantities.place),
     ("antonym", polarity.antonym),
     ("negation", polarity.negation),
+    ("quantifier", quantifiers.quantifier),
     ("name", wording.name),
     ("quote", wording.quote),
     ("substitution", substitutions.substitution),

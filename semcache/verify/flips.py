@@ -24,6 +24,7 @@ WHEN: Final = {
     "place": "both name a place that the other lacks",
     "antonym": "they differ by an odd number of opposites",
     "negation": "one negates once more and they are otherwise close",
+    "quantifier": "nothing changes but how many of the same are meant: all or some, both or either, only or also",
     "name": "both have a name that the other lacks",
     "quote": "both quote, and not the same",
     "substitution": "one span was replaced by another that tells something, and the rest is the same in order",
