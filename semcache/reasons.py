@@ -17,6 +17,7 @@ GUARDS: Final = (
     "negation",
     "antonym",
     "quantifier",
+    "tense",
     "name",
     "place",
     "code",

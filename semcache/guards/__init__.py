@@ -17,6 +17,7 @@ from semcache.guards import (
     roles,
     routes,
     substitutions,
+    tenses,
     wording,
 )
 from semcache.guards.analysis import Analysis, analyse
@@ -36,6 +37,7 @@ GUARDS: Final[tuple[tuple[str, Guard], ...]] = (
     ("antonym", polarity.antonym),
     ("negation", polarity.negation),
     ("quantifier", quantifiers.quantifier),
+    ("tense", tenses.tense),
     ("name", wording.name),
     ("quote", wording.quote),
     ("substitution", substitutions.substitution),

@@ -25,6 +25,7 @@ WHEN: Final = {
     "antonym": "they differ by an odd number of opposites",
     "negation": "one negates once more and they are otherwise close",
     "quantifier": "nothing changes but how many of the same are meant: all or some, both or either, only or also",
+    "tense": "nothing changes but the time that is asked about: what was and what will be, who is in office and who was",
     "name": "both have a name that the other lacks",
     "quote": "both quote, and not the same",
     "substitution": "one span was replaced by another that tells something, and the rest is the same in order",
