@@ -36,6 +36,7 @@ TYPED: Final = {
     CODE: "code",
     PLACE: "place",
 }
+_QUANTIFIERS: Final = frozenset(en.QUANTIFIERS)
 _WEIGHT: Final = {
     FUNCTION: 0.0, CARRIER: 0.1, QUESTION: 0.0, NUMBER: 0.9, ORDINAL: 0.7, YEAR: 0.8, UNIT: 0.6, CURRENCY: 0.7,
     TIME: 0.8, DAY_PART: 0.6, DATE: 0.7, CODE: 1.0, SYMBOL: 0.1, PLACE: 1.0, NAME: 1.0,
@@ -76,6 +77,8 @@ class Analysis:
         asks: Whether it is put as a question: not a statement with a "which" or "how" inside.
         said: The keys, without order.
         letters: The normal form without spaces.
+        tenses: The words that may say whether something was, is or will be.
+        quantifiers: The keys that say how many, or stand beside what does: all, both, only, at least, other.
         signs: What is written in signs that words don't tell apart: escapes, shell variables, one quoted letter, a "!" before something.
     """
 
@@ -98,6 +101,8 @@ class Analysis:
     signs: tuple[str, ...]
     said: frozenset[str]
     letters: str
+    tenses: frozenset[str]
+    quantifiers: frozenset[str]
 
 
 def question_words(text: Analysis) -> frozenset[str]:
@@ -154,6 +159,8 @@ def analyse(text: str) -> Analysis:
         signs=tuple(match[0] for match in _SIGNS.finditer(plain)) if _may_have_signs(plain) else (),
         said=frozenset(keys),
         letters="".join(words).replace(" ", ""),
+        tenses=en.TENSES.intersection(words),
+        quantifiers=_QUANTIFIERS.intersection(keys),
     )
 
 

@@ -123,6 +123,37 @@ NEGATIONS: Final = words(
     "not no non never none nobody nothing neither nor without cannot hardly unable absence lack lacks lacking avoid avoids avoiding prevent prevents preventing"
 )
 
+QUANTIFIERS: Final = {  # word → how many it says; alike are those of one line
+    word: kind
+    for kind, line in {
+        "all": "all every each whole entire everyone everybody everything everywhere",
+        "some": "some several someone somebody something somewhere couple",
+        "any": "any anyone anybody anything",
+        "few": "few",
+        "most": "most",
+        "many": "many much lot lots plenty",
+        "half": "half",
+        "part": "part portion",
+        "one": "one single last latest newest oldest",
+        "no": "no none nobody",
+        "both": "both",
+        "either": "either",
+        "only": "only solely exclusively",
+        "also": "also even",
+        "full": "full complete total fully completely entirely totally wholly",
+        "partly": "partial partly partially",
+        "always": "always",
+        "sometimes": "sometimes sometime often usually occasionally rarely seldom",
+        "": "least than exactly precisely minimum maximum up other but",  # beside a number or an all
+    }.items()
+    for word in line.split()
+}
+
+TENSES: Final = words(
+    "is are am was were do does did has have had will going used use ago last past next come coming upcoming before back"
+)
+"""Words that may say whether something was, is or will be."""
+
 CONTRASTS: Final = pairs(
     """
     before after|with without|much little|used new|above under|until since|got gave|gets gives|getting giving|he she|him her|his her|himself herself|and or|more less/fewer|most least|always never

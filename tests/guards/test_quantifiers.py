@@ -33,6 +33,25 @@ REFUSED = [
     ("What do all poems have in common?", "What do some poems have in common?", "'all' against 'some'"),
     ("Are the trains always late?", "Are the trains sometimes late?", "'always' against 'sometimes'"),
     ("Can I get a full refund?", "Can I get a partial refund?", "'full' against 'partial'"),
+    # other words around it, other words for it
+    ("Print every line of the file", "Print every other line of the file", "'every' against 'every'"),
+    ("Archive all of my folders", "Archive all but one of my folders", "'all' against 'all'"),
+    ("Command to stop all running jobs", "Stop all running jobs but mine", "'all' against 'all'"),
+    ("Find guests who saw every film", "List guests who saw at least one film", "'every' against 'one'"),
+    ("Wait until all threads have finished", "Return as soon as any thread finishes", "'all' against 'any'"),
+    ("Is every fern poisonous?", "Are there any ferns that are poisonous?", "'every' against 'any'"),
+    ("Do twins share all of their genes?", "Do twins share any of their genes?", "'all' against 'any'"),
+    ("Do all nurses get sick pay?", "Do any nurses get sick pay at all?", "'all' against 'any'"),
+    ("Make all the headings bold", "Make only one heading bold", "'all' against 'one'"),
+    ("All my lamps flicker", "Just one of my lamps flickers, why?", "'all' against 'one'"),
+    ("Describe one phase of the lunar cycle", "Describe the whole lunar cycle", "'one' against 'whole'"),
+    ("Which trees have few leaves?", "Which kinds of trees have a lot of leaves?", "'few' against 'lot'"),
+    ("What do most Danes drink?", "What do few Danes drink?", "'most' against 'few'"),
+    ("Suggest soups with no salt", "Suggest soups with plenty of salt", "'no' against 'plenty'"),
+    ("Do both tenants have to sign?", "Can either of the tenants sign alone?", "'both' against 'either'"),
+    ("How much does each mug weigh?", "How much do all the mugs weigh?", "'each' against 'all'"),
+    ("Do only male crickets sing?", "Do all crickets sing?", "'only' against 'all'"),
+    ("Write at most two lines on eels", "Write at least two pages on eels", "at most against at least"),
     ("Show at least 7 rows", "Show exactly 7 rows", "at least against exactly"),
     ("Pick up to seven cards", "Pick at least seven cards", "at most against at least"),
 ]  # fmt: skip
@@ -56,7 +75,21 @@ PASSED = [
     ("Return the entire parcel", "Return the whole parcel"),
     ("Are there shops on both sides of the road?", "Are there shops on either side of the road?"),
     ("Show no more than 7 rows", "Show at most 7 rows"),
+    ("How many legs does every ant have?", "How many legs does each ant have?"),
+    ("Is there a mayor in every town?", "Do all fifty towns have a mayor?"),
+    ("I'd like to know if you have any berths to Gol", "All berths to Gol"),
+    ("Find all ferries to Gol", "Are there any ferries to Gol?"),
+    ("Some ferries carry bikes, but not all", "It is not certain that all ferries carry bikes"),
+    ("I have too many tabs, how do I close them all?", "How do I close all my tabs?"),
+    ("Why have I lost all hope?", "Why do I have no hope?"),
+    ("I have no plan for June, what should I do?", "What can one do about having no plan for June?"),
+    ("Which film should everyone see once?", "Which film should nobody die without having seen?"),
+    ("What do you get for each click?", "What do you get for one click?"),
+    ("I toss three coins, how likely are three heads?", "How likely are all heads if I toss three coins?"),
+    ("Why do so few cooks bake?", "Why is it that not many cooks bake?"),
     # said with feeling, or no quantifier
+    ("Why were my last few parcels late?", "Why are all my parcels late?"),
+    ("How do I make sure none gets near my tent?", "What keeps snakes from one's tent?"),
     ("Why do most men cheat?", "Why do all men cheat?"),
     ("Why do I cry all the time?", "Why do I cry most of the time?"),
     ("What are the best songs of all time?", "What are some of the best songs?"),
@@ -90,7 +123,7 @@ def test_what_asks_for_the_same_is_not_refused(one: str, other: str) -> None:
 WORDS = st.sampled_from(
     sorted(
         words(
-            "all some any every both either most few many half part of the only also at least exactly up to 3 4 owls eat mice do what are whether people everyone"
+            "all some any every both either most few many half part no none plenty other but one of the only also at least exactly up to 3 4 owls eat mice do what are whether people everyone"
         )
     )
 )
