@@ -1,7 +1,7 @@
 """What bounds a number: at least 7, at most 7, exactly 7.
 
-Knows: the words before a number that say so. Leaves to others: the numbers (`quantities`), other words for how many
-(`quantifiers`).
+Knows: the words before a number that say so. Leaves to others: the numbers (`quantities`), more against less
+(`polarity`), other words for how many (`quantifiers`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BOUND: Final = {  # the words before a number → below which, above which or a
     for bound in line.split("|")
 }
 _BOUNDS_DIFFER: Final = en.pairs(
-    "at_least at_most/exactly/less_than|at_most exactly/more_than|exactly more_than/less_than|more_than less_than"
+    "at_least at_most/exactly/less_than|at_most exactly/more_than|exactly more_than/less_than"
 )
 
 

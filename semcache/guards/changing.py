@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from semcache.guards import analysis as an
 from semcache.guards import english as en
 from semcache.guards.analysis import Analysis
 from semcache.guards.english import words
@@ -14,7 +15,7 @@ from semcache.guards.moments import DATED
 
 _OFFICES: Final = words("""
     president minister premier chancellor king queen emperor pope prince sultan monarch ruler governor senator mayor
-    speaker secretary ambassador ceo cfo cto chairman chairwoman chairperson chair chief head leader director manager
+    speaker secretary ambassador ceo cfo cto chairman chairwoman chairperson chair chief head leader manager
     boss principal dean headmaster captain coach skipper goalkeeper champion holder treasurer commissioner
     commander owner landlord host
     """)
@@ -30,8 +31,12 @@ _PREPOSITIONS: Final = words("of for in at on by with")
 _BEHIND: Final = _PREPOSITIONS | words("now currently right like outside there here")
 _OPENERS: Final = words("who what which how is was are were")
 _FOR_EVER: Final = words(
-    "during when before after until while since ever history time all-time ago once most"
+    "during when before after until while since ever history time all-time ago once most last final former really real historical evidence mistake error"
 )
+_STORIES: Final = words(
+    "film movie story tale book novel play poem episode chapter season series scene act game"
+)
+_AGES: Final = words("revolution empire dynasty reich soviet ancient medieval crusade wwi wwii ww1 ww2")
 _PRAISE: Final = en.PRAISE | words("worst favorite favourite")
 
 
@@ -39,7 +44,7 @@ def changes(x: Analysis, y: Analysis) -> bool:
     """Tell whether the answer to what both ask changes with time: an office, the weather, what is open."""
     if not DATED.isdisjoint(x.kinds) or not _PRAISE.isdisjoint(x.said) or x.words[0] not in _OPENERS:
         return False
-    if any(
+    if stays(x) or any(
         not _FOR_EVER.isdisjoint(text.said) or any(w.endswith("est") for w in text.words) for text in (x, y)
     ):
         return False  # the greatest king is so for ever
@@ -52,8 +57,24 @@ def changes(x: Analysis, y: Analysis) -> bool:
             or x.words[1:2] == y.words[1:2] == ("there",)
         )
     if x.words[0] == "how" and x.words[1] in _FELT:
-        return x.words[1] == "much" or "it" in x.said
+        if x.words[1] == "much":  # how much is the ferry: not 5 plus 7, a mile in km
+            return x.words[2] in ("is", "are") and x.classes[-1] not in (an.NUMBER, an.UNIT)
+        return "it" in x.said
     return x.question in ("what", "how") and _asks_for(_CHANGING, x) and _asks_for(_CHANGING, y)
+
+
+def stays(text: Analysis) -> bool:
+    """Tell whether a text is about what is told in a story or long over, which people ask about in any tense."""
+    told = any(
+        word == "in" and not _STORIES.isdisjoint(text.keys[i + 1 : i + 4])
+        for i, word in enumerate(text.words)
+    )
+    return (
+        told
+        or not _AGES.isdisjoint(text.said)
+        or "world war" in text.normal
+        or "at the end of" in text.normal
+    )
 
 
 def _asks_for(things: frozenset[str], text: Analysis) -> bool:

@@ -60,6 +60,7 @@ def is_now(text: Analysis) -> bool:
         and "been" not in text.words
         and DATED.isdisjoint(text.kinds)
         and not was_once(text)
+        and not over(text)
     )
 
 

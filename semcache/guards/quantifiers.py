@@ -7,6 +7,7 @@ the same word, least against most (`polarity`), numbers (`quantities`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from semcache.guards import analysis as an
@@ -42,9 +43,22 @@ _FIXED: Final = words("at after above of not or what almost nearly")  # not all,
 _DETERMINERS: Final = words(
     "the at a an my your his her its our their"
 )  # the most, at most; a few; the three
+_EXCEPT: Final = words("except excluding besides")
+_EXCEPT_FOR: Final = ("apart from", "aside from", "other than")
+_NO_THING: Final = en.NEGATIONS | words(
+    "still yet so it i we now why how"
+)  # behind a "but": no thing is left out
 _MEASURED: Final = words("much many long")
 _LINKS: Final = words("is are was were be there the a of you your my know have")
 _GIVE: Final = words("give tell suggest recommend share send get")
+_TELL: Final = words("list name explain describe show write down need want")
+_OPEN: Final = words("""
+    idea tip way method advice hint trick suggestion recommendation example benefit advantage disadvantage drawback
+    reason effect recipe
+    """)  # lists without an end: "all ideas" are as many as come to mind
+_PICK: Final = words(
+    "show list print get extract select find filter keep return display fetch match read grep"
+)
 _LISTED: Final = frozenset(("what", "which", "who", "where"))
 _SAMPLE: Final = words("some few many most exists any")
 _DEPENDS: Final = words("whether if as once")  # check whether any, as soon as any
@@ -71,12 +85,13 @@ def quantifier(c: Comparison) -> Verdict:
     if bounds is not None:
         return refuse(f"{bounds[0]} against {bounds[1]}")
     ones, others = list(_amounts(c.a)), list(_amounts(c.b))
+    rest = _rest(c)
     common = {(x.kind, head) for x in ones for head in x.heads} & {
         (y.kind, head) for y in others for head in y.heads
     }
     for x in ones:
         for y in others:
-            if _differ(c, x, y) and all(
+            if _differ(c, x, y, rest) and all(
                 common.isdisjoint((z.kind, head) for head in z.heads) for z in (x, y)
             ):
                 return refuse(f"{c.a.words[x.at]!r} against {c.b.words[y.at]!r}")
@@ -107,7 +122,7 @@ def _kind(text: Analysis, i: int) -> str:
             if text.classes[i] == an.ORDINAL or word == "1":
                 return "one"
             return "number" if after == "of" else ""
-        case "all" if after == "but" or (word, after) == ("every", "other") or "but" in text.words[-3:-1]:
+        case "all" if after == "but" or (word, after) == ("every", "other") or _leaves_out(text, i):
             return "except"
         case "all" if (
             word in ("each", "every") and text.question == "how" and not _MEASURED.isdisjoint(text.words[:3])
@@ -141,6 +156,16 @@ def _kind(text: Analysis, i: int) -> str:
     return kind if fits.get(kind, True) else ""
 
 
+def _leaves_out(text: Analysis, i: int) -> bool:
+    """Tell whether a text says what an "all" leaves out: except the last, but mine; not "but still slow"."""
+    if not _EXCEPT.isdisjoint(text.words) or any(phrase in text.normal for phrase in _EXCEPT_FOR):
+        return True
+    if "but" not in text.words[max(i + 1, len(text.words) - 3) : -1]:
+        return False
+    left_out = text.words[text.words.index("but", i) + 1 :]
+    return _NO_THING.isdisjoint(left_out) and not left_out[-1].endswith(("ly", "ed"))
+
+
 def _whether(text: Analysis, i: int) -> bool:
     """Tell whether it is asked, or depends on it, whether there are any: does any, check whether any; not may I take any."""
     before = text.words[:i]
@@ -154,20 +179,22 @@ def _asks_whether(text: Analysis) -> bool:
 
 
 def _heads(text: Analysis, i: int) -> tuple[str, ...]:
-    """Return the keys of the next two words that tell: what is counted, or how it is called."""
-    found = [
+    """Return key and form of each of the next two words that tell: what is counted, or how it is called."""
+    found = (
         (text.keys[k], text.words[k])
         for k in range(i + 1, len(text.keys))
         if text.weights[k] > 0 and text.keys[k] not in en.QUANTIFIERS
-    ]
-    return tuple([form for forms in found[:2] for form in forms])
+    )
+    return tuple([form for forms in islice(found, 2) for form in forms])
 
 
-def _differ(c: Comparison, x: _Amount, y: _Amount) -> bool:
+def _differ(c: Comparison, x: _Amount, y: _Amount, rest: float) -> bool:
     pair = x.kind, y.kind
     if pair not in _DIFFER or (pair in _MOOD and "why" in (c.a.question, c.b.question)):
         return False
-    if not _WEAK.isdisjoint(pair) and _rest(c) < NEARER:
+    if not _WEAK.isdisjoint(pair) and rest < NEARER:
+        return False
+    if {"all", "only"} == {*pair} and _picks(c.a, x) and _picks(c.b, y) and x.heads[1:2] == y.heads[1:2]:
         return False
     if "exists" in pair and _asks_whether(c.a) != _asks_whether(c.b):
         return False
@@ -179,7 +206,7 @@ def _differ(c: Comparison, x: _Amount, y: _Amount) -> bool:
         return False
     if "except" not in pair and not heads.isdisjoint(_OFTEN):
         return False
-    return _SAMPLE.isdisjoint(pair) or not (_lists(c.a, x.at) or _lists(c.b, y.at))
+    return _SAMPLE.isdisjoint(pair) or not (_lists(c.a, x) or _lists(c.b, y))
 
 
 def _denies(c: Comparison) -> bool:
@@ -205,12 +232,21 @@ def _rest(c: Comparison) -> float:
     return 1.0 - left / whole if whole else 1.0
 
 
-def _lists(text: Analysis, i: int) -> bool:
+def _picks(text: Analysis, x: _Amount) -> bool:
+    """Tell whether what is counted is picked out, where "only" and "all" pick the same: print only, print all lines that match."""
+    return text.question in ("", "how") and not _PICK.isdisjoint(text.words[max(0, x.at - 1) : x.at])
+
+
+def _lists(text: Analysis, x: _Amount) -> bool:
     """Tell whether a quantifier only asks for a list: what are some ways, what are all the ways, give me some tips."""
-    before = text.words[:i]
+    before = text.words[: x.at]
     if text.question in _LISTED:
-        start = next((k for k, kind in enumerate(text.classes) if kind == an.QUESTION), i)
-        return start + 1 < i and _LINKS.issuperset(before[start + 1 :])
+        start = next((k for k, kind in enumerate(text.classes) if kind == an.QUESTION), x.at)
+        return start + 1 < x.at and _LINKS.issuperset(before[start + 1 :])
     if text.question == "yesno" and text.words[0] not in _POSSIBLE:
         return False
-    return bool(before) and (before[-1] in _GIVE or (before[-1] in ("me", "us") and before[-2:-1] != ("of",)))
+    if not before:
+        return False
+    if before[-1] in _TELL and not _OPEN.isdisjoint(x.heads):
+        return True
+    return before[-1] in _GIVE or (before[-1] in ("me", "us") and before[-2:-1] != ("of",))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from semcache.guards import lexicon
 from semcache.guards.analysis import Analysis
-from semcache.guards.changing import changes
+from semcache.guards.changing import changes, stays
 from semcache.guards.comparison import Comparison
 from semcache.guards.english import words
 from semcache.guards.moments import (
@@ -37,10 +37,14 @@ _DO: Final = words("do does")
 _TODAY: Final = words("day days nowadays currently")
 _HAVE: Final = words("has have")
 _SUPPOSED: Final = words("if would could might may")  # where tenses are free
-_BEFORE_A_WILL: Final = words("a the my his her their your living last of")  # one that is written
+_BEFORE_A_WILL: Final = words("a the my his her their your living last of")  # one that is signed
 _ONCE: Final = words("past originally formerly historically")
 _PERFECT: Final = 7  # words behind a "have" in which its participle stands
 _VERB: Final = 4  # words behind a "will" among which is its verb
+_CLAUSE: Final = words("when if after before once until because while that who")  # behind these the next verb
+_FINISHED: Final = words("die kill extinct born invent discover marry")  # what is done once
+_WHEN: Final = frozenset((("when", "do"), ("when", "does"), ("when", "did")))
+_AT: Final = words("in at on for with by")  # who is playing at the club
 _PARTICIPLES: Final = words(
     "been become come had done gone got made given found seen told put cut set let won run shut"
 )
@@ -64,11 +68,13 @@ def tense(c: Comparison) -> Verdict:
     x, y = c.a.words, c.b.words
     a = _Side(c.a, frozenset([x[i] for i in c.only_a]), frozenset([x[i] for i in c.left_a]))
     b = _Side(c.b, frozenset([y[j] for j in c.only_b]), frozenset([y[j] for j in c.left_b]))
+    told = "story" in c.a.said and x[0] == y[0] == "write"
     for one, other in ((a, b), (b, a)):
         if ahead(one.text) and over(other.text) and not (over(one.text) or ahead(other.text)):
             return refuse("past against future")
         if _will_be(one) and not _will_be(other) and _has_been(other, one.text):
-            free = c.overlap < FORWARD or c.a.negations != c.b.negations or not _SUPPOSED.isdisjoint((*x, *y))
+            free = told or not _SUPPOSED.isdisjoint((*x, *y))
+            free = free or c.overlap < FORWARD or c.a.negations != c.b.negations
             return PASS if free else refuse("past against future")
         if is_now(one.text) and _leaves_now(one, other):
             return refuse("present against past")
@@ -94,24 +100,28 @@ def _will_be(x: _Side) -> bool:
     if "will" in x.only:
         i = said.index("will")
         before, behind = said[i - 1 : i], said[i + 1 : i + 2]
-        return _BEFORE_A_WILL.isdisjoint(before) and behind not in (("not",), ("you",))
+        return (
+            _BEFORE_A_WILL.isdisjoint(before)
+            and behind != ("you",)
+            and "not" not in said[i + 1 : i + 1 + _VERB]
+        )
     return "going" in x.only and said[said.index("going") + 1 :][:1] == ("to",) and _WAS.isdisjoint(said)
 
 
 def _has_been(y: _Side, other: Analysis) -> bool:
     """Tell whether only this text says did, was, has done, or has in the past a verb that the other has as it is."""
     if not y.only.isdisjoint(PAST):
-        return True
+        return "was going to" not in y.text.normal
     if not y.only.isdisjoint(PRESENT):
         return False
     said, base = y.text.words, other.said
+    promised = _promised(other)
     if "have" not in base and any(
-        word in _HAVE and word in y.only and _done(y.text, i) for i, word in enumerate(said)
+        word in _HAVE and word in y.only and _done(y.text, i, promised) for i, word in enumerate(said)
     ):
         return True
     if "won" in said and "win" in base:
         return True
-    promised = _promised(other)
     return any(
         key in promised
         and _is_past(word, key)
@@ -124,18 +134,20 @@ def _has_been(y: _Side, other: Analysis) -> bool:
 def _promised(text: Analysis) -> tuple[str, ...]:
     """Return the words soon behind a will or going to, among which is its verb."""
     i = next((i for i, word in enumerate(text.words) if word in FUTURE), len(text.words))
-    return text.keys[i + 1 : i + 1 + _VERB]
+    behind = text.keys[i + 1 : i + 1 + _VERB]
+    return behind[: next((k for k, key in enumerate(behind) if k and key in _CLAUSE), _VERB)]
 
 
 _NOT_PAST: Final = words("is are be been being to")  # before a participle
 
 
-def _done(text: Analysis, have: int) -> bool:
-    """Tell whether a participle stands soon behind a "have": have died out, has it come."""
+def _done(text: Analysis, have: int, promised: tuple[str, ...]) -> bool:
+    """Tell whether the participle of a promised verb stands soon behind a "have": have died out, has it come."""
     end = have + 1 + _PERFECT
     found = list(zip(text.words[have + 1 : end], text.keys[have + 1 : end], strict=True))
     return found[:1] != [("to", "to")] and any(
-        word in _PARTICIPLES or _is_past(word, key) for word, key in found
+        (word in _PARTICIPLES or _is_past(word, key)) and (key in promised or lexicon.lemma(word) in promised)
+        for word, key in found
     )
 
 
@@ -162,14 +174,17 @@ def _once(y: _Side) -> bool:
 
 
 def _changes_when_done(text: Analysis) -> bool:
-    """Tell whether a text asks what something costs, or when it happens."""
-    cost = text.question == "how" and text.words[-1] == "cost"
-    return (cost or text.question == "when") and DATED.isdisjoint(text.kinds)
+    """Tell whether a text asks what something costs, or when it happens; not what is done but once."""
+    if not (DATED.isdisjoint(text.kinds) and _FINISHED.isdisjoint(text.said)) or stays(text):
+        return False
+    if text.question == "when":
+        return any(pair in _WHEN for pair in zip(text.words, text.words[1:], strict=False))
+    return text.question == "how" and text.words[-1] == "cost"
 
 
 _HOLD: Final = words("own lead run rule govern manage head chair coach captain represent control")
-_LAST: Final = words("speak live use work own believe follow")
-_BY_FORM: Final = {"who": _HOLD, "how": _LAST}  # question word → verbs
+_PRACTISE: Final = words("speak live use work own believe follow")
+_BY_FORM: Final = {"who": _HOLD, "how": _PRACTISE}  # question word → verbs
 
 
 def _by_form(c: Comparison, verbs: frozenset[str]) -> bool:
@@ -200,11 +215,13 @@ def _goes_on(x: Analysis, y: _Side) -> bool:
                 for word, key in zip(x.words, x.keys, strict=True)
             )
         )
-    if x.question not in ("who", "what", "which", "where") or not DATED.isdisjoint(x.kinds):
+    if x.question not in ("who", "what", "which", "where") or not DATED.isdisjoint(x.kinds) or stays(x):
         return False
     i = next((k for k, key in enumerate(x.keys) if key in ONGOING and x.words[k].endswith("ing")), None)
     if i is None or x.keys[i] not in y.text.said:
         return False
+    if x.question == "who" and not _AT.issuperset(x.words[i + 1 : i + 2]):
+        return False  # who is playing Macbeth, the flute: a role
     word = y.text.words[y.text.keys.index(x.keys[i])]
     if word.endswith("ing"):
         return not y.only.isdisjoint(_WAS)

@@ -60,6 +60,9 @@ REFUSED = [
     ("What is the choir working on?", "What did the choir work on?", PRESENT),
     ("Who is playing in Gol?", "Who has played in Gol?", PRESENT),
     ("What is happening in Gol?", "What happened in Gol?", PRESENT),
+    ("When does the film start?", "When did the film start?", PRESENT),
+    ("Have they become rich?", "Will they become rich?", FUTURE),
+    ("Have you ever been to Gol?", "Are you going to be in Gol?", FUTURE),
 ]
 
 PASSED = [
@@ -84,6 +87,21 @@ PASSED = [
     ("What is your favourite price?", "What was your favourite price?"),
     ("What is the last book you read?", "What was the last book you read?"),
     ("Is the bridge open in 1931?", "Was the bridge open in 1931?"),
+    ("Who is the last king of Gol?", "Who was the last king of Gol?"),
+    ("Who is the director of Alien?", "Who was the director of Alien?"),
+    ("Who is the leader of the Soviet Union?", "Who was the leader of the Soviet Union?"),
+    ("Who is the queen in the play?", "Who was the queen in the play?"),
+    ("What is the last leap year?", "What was the last leap year?"),
+    ("Is there a real Robin Hood?", "Was there a real Robin Hood?"),
+    ("Is there a mistake in my sentence?", "Was there a mistake in my sentence?"),
+    ("How much is 5 plus 7?", "How much was 5 plus 7?"),
+    ("How much water is in a leek?", "How much water was in a leek?"),
+    # present against past of what is done, in a story or but once
+    ("What is happening at the end of Emma?", "What happened at the end of Emma?"),
+    ("Who is playing the witch in Macbeth?", "Who has played the witch in Macbeth?"),
+    ("When does World War II end?", "When did World War II end?"),
+    ("When does Romeo kill Tybalt?", "When did Romeo kill Tybalt?"),
+    ("Do you know when the ferry opens?", "Did you know when the ferry opens?"),
     # present against past of what is done
     ("Why does Malta support the treaty?", "Why did Malta support the treaty?"),
     ("How do I get into the choir?", "How did you get into the choir?"),
@@ -104,6 +122,14 @@ PASSED = [
     ("When does Apple plan to release an updated MacBook?", "When is Apple going to update the MacBook?"),
     ("Who has to sign my will?", "Who signed my last will?"),
     ("Do I have to pay?", "Will I have to pay?"),
+    # what has been is not what will be
+    ("I lost my card, what will happen?", "I've lost my card, what happens?"),
+    ("My cat ate a lily, what will happen?", "My cat has eaten a lily, what happens now?"),
+    ("What will happen when the sun dies?", "What happens when the sun has died?"),
+    ("I have decided to leave the choir, how?", "I will leave the choir, how?"),
+    ("My boss says I will be fired", "My boss said that I was going to be fired"),
+    ("Why will my car not start?", "Why did my car not start?"),
+    ("Write a story in which a robot will learn to love", "Write a story in which a robot learned to love"),
     # both say both, or much more differs
     ("Did it rain and will it snow?", "Will it snow and did it rain?"),
     ("Did the ferry leave on time?", "Will the bakery on the corner open on Sunday?"),
