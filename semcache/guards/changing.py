@@ -9,6 +9,7 @@ from typing import Final
 
 from semcache.guards import analysis as an
 from semcache.guards import english as en
+from semcache.guards import lexicon
 from semcache.guards.analysis import Analysis
 from semcache.guards.english import words
 from semcache.guards.moments import DATED
@@ -44,9 +45,7 @@ def changes(x: Analysis, y: Analysis) -> bool:
     """Tell whether the answer to what both ask changes with time: an office, the weather, what is open."""
     if not DATED.isdisjoint(x.kinds) or not _PRAISE.isdisjoint(x.said) or x.words[0] not in _OPENERS:
         return False
-    if stays(x) or any(
-        not _FOR_EVER.isdisjoint(text.said) or any(w.endswith("est") for w in text.words) for text in (x, y)
-    ):
+    if stays(x) or any(not _FOR_EVER.isdisjoint(text.said) or _has_superlative(text) for text in (x, y)):
         return False  # the greatest king is so for ever
     if not _OFFICES.isdisjoint(x.said):
         return _asks_for(_OFFICES, x) and _asks_for(_OFFICES, y)
@@ -58,9 +57,17 @@ def changes(x: Analysis, y: Analysis) -> bool:
         )
     if x.words[0] == "how" and x.words[1] in _FELT:
         if x.words[1] == "much":  # how much is the ferry: not 5 plus 7, a mile in km
-            return x.words[2] in ("is", "are") and x.classes[-1] not in (an.NUMBER, an.UNIT)
+            return x.words[2] in ("is", "are") and x.classes[-1] != an.NUMBER and x.words[-1] not in en.UNITS
         return "it" in x.said
     return x.question in ("what", "how") and _asks_for(_CHANGING, x) and _asks_for(_CHANGING, y)
+
+
+def _has_superlative(text: Analysis) -> bool:
+    """Tell whether a text has a word like "greatest": not Budapest, forest, guest."""
+    return any(
+        word.endswith("est") and kind != an.PLACE and "n" not in lexicon.part_of_speech(word)
+        for word, kind in zip(text.words, text.classes, strict=True)
+    )
 
 
 def stays(text: Analysis) -> bool:
