@@ -323,7 +323,7 @@ def _calendar(token: Token, before: str, after: str) -> tuple[str, str] | None:
         word not in _AMBIGUOUS_MONTHS or token.raw[:1].isupper() or before in _BEFORE_MONTHS
     ):
         return en.MONTHS[word], DATE
-    if word in en.DAY_PARTS:
+    if word in en.DAY_PARTS and not (word == "am" and "i" in (before, after)):  # I am, am I: no morning
         return en.DAY_PARTS[word], DAY_PART
     return None
 

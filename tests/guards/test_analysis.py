@@ -7,6 +7,7 @@ import time
 import pytest
 
 from semcache.guards import analyse, normal_form
+from semcache.guards.analysis import DAY_PART
 
 LONG = 40_000  # characters; quadratic time would be 8 s and more
 ENOUGH = 2.0  # seconds of this thread's
@@ -44,3 +45,15 @@ def test_politeness_at_the_end_is_dropped_behind_any_marks(text: str, bare: str)
 def test_a_fence_of_backquotes_is_code_and_one_that_is_never_closed_is_not() -> None:
     assert analyse("run ```rm -r x``` now").words == ("run", "rm -r x", "now")
     assert analyse("run ``rm now").words == ("run", "`", "`", "rm", "now")
+
+
+@pytest.mark.parametrize("text", ["I am out of milk", "I'm out of milk", "what am I", "am I out of milk"])
+def test_who_says_i_am_says_nothing_of_the_morning(text: str) -> None:
+    read = analyse(text)
+
+    assert "morning" not in read.keys
+    assert DAY_PART not in read.kinds
+
+
+def test_the_am_is_the_morning() -> None:
+    assert "morning" in analyse("which flights leave in the am").keys
