@@ -138,22 +138,42 @@ def _kind(text: Analysis, i: int) -> str:
             return ""
         case "no" if (word == "none" and after != "of") or after == "other":
             return ""
-    fits = {
-        "all": before not in _FIXED
-        and "not" not in text.words[:i]
-        and after not in ("other", "right", "over", "about"),
-        "sometimes": before != "how",
-        "most": before not in _DETERMINERS and after not in ("likely", "probably"),
-        "many": before not in ("how", "as", "too", "to", "very", "so", "have", "not"),
-        "one": before not in _NO_ONE if word == "one" else before != "to" and after != "few",
-        "few": before not in ("last", "next", "first", "past"),
-        "part": after == "of",
-        "either": before not in ("not", "n't") and after != "",
-        "only": before not in ("not", "if", "the") and after != "one",
-        "also": before != "not" and after not in ("many", "much", "though", "if"),
-        "no": before != "or" and after not in ("longer", "matter"),
-    }
-    return kind if fits.get(kind, True) else ""
+    return kind if _fits(kind, text.words[:i], word, after) else ""
+
+
+def _fits(kind: str, said: tuple[str, ...], word: str, after: str) -> bool:
+    """Tell whether a word behind `said` and before `after` counts: not "at all", "the most", "how many"."""
+    before = said[-1] if said else ""
+    match kind:
+        case "all":
+            return (
+                before not in _FIXED
+                and "not" not in said
+                and after not in ("other", "right", "over", "about")
+            )
+        case "sometimes":
+            return before != "how"
+        case "most":
+            return before not in _DETERMINERS and after not in ("likely", "probably")
+        case "many":
+            return before not in ("how", "as", "too", "to", "very", "so", "have", "not")
+        case "one" if word == "one":
+            return before not in _NO_ONE
+        case "one":
+            return before != "to" and after != "few"
+        case "few":
+            return before not in ("last", "next", "first", "past")
+        case "part":
+            return after == "of"
+        case "either":
+            return before not in ("not", "n't") and after != ""
+        case "only":
+            return before not in ("not", "if", "the") and after != "one"
+        case "also":
+            return before != "not" and after not in ("many", "much", "though", "if")
+        case "no":
+            return before != "or" and after not in ("longer", "matter")
+    return True
 
 
 def _leaves_out(text: Analysis, i: int) -> bool:
